@@ -1,0 +1,24 @@
+# kernels/ and its backends. SIMD members are chosen at run time: a file *_avx2.c or *_avx512.c is
+# compiled for that instruction set and entered only after cpu_isa has asked the processor.
+file(GLOB kernel_sources CONFIGURE_DEPENDS
+  ${CMAKE_SOURCE_DIR}/kernels/*.c ${CMAKE_SOURCE_DIR}/kernels/ref/*.c
+  ${CMAKE_SOURCE_DIR}/kernels/cpu/*.c ${CMAKE_SOURCE_DIR}/kernels/null/*.c)
+add_library(kernels STATIC ${kernel_sources})
+target_link_libraries(kernels PUBLIC base Threads::Threads m)
+trilemma_warnings(kernels)
+foreach(source ${kernel_sources})
+  # why: contraction makes a*b+c one fused operation in every variant that has it, so a variant's
+  # result does not depend on how the compiler happened to schedule one loop
+  if(source MATCHES "_avx512\\.c$")
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+      "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-ffp-contract=fast;-fno-math-errno;-fno-trapping-math;-mprefer-vector-width=512")
+  elseif(source MATCHES "_avx2\\.c$")
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+      "-O3;-mavx2;-mfma;-mf16c;-ffp-contract=fast;-fno-math-errno;-fno-trapping-math")
+  elseif(source MATCHES "kernels/cpu/.*_sse2\\.c$")
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+      "-O3;-fno-math-errno;-fno-trapping-math")
+  else()
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
+  endif()
+endforeach()
