@@ -69,15 +69,15 @@ uint16_t f32_to_bf16(float f);
  * All pointers are borrowed (the checkpoint's map or the weights' memory). */
 struct wmat {
     enum dtype type;
-    int32_t n;              /* rows = output features */
-    int32_t k;              /* columns = input features */
-    const void *data;       /* ref, [n] rows of row_bytes bytes; DTYPE_W4: u32 [n, ceil(k/8)] */
+    int32_t n;        /* rows = output features */
+    int32_t k;        /* columns = input features */
+    const void *data; /* ref, [n] rows of row_bytes bytes; DTYPE_W4: u32 [n, ceil(k/8)] */
     int64_t row_bytes;
     /* DTYPE_W4 alone: */
-    const void *scale;      /* ref, [n, k/group] of scale_type; NULL otherwise */
-    enum dtype scale_type;  /* F32, F16 or BF16 */
-    const int8_t *zero;     /* ref, [n, k/group] signed; NULL: symmetric */
-    int32_t group;          /* columns that share a scale; k for per-channel */
+    const void *scale;     /* ref, [n, k/group] of scale_type; NULL otherwise */
+    enum dtype scale_type; /* F32, F16 or BF16 */
+    const int8_t *zero;    /* ref, [n, k/group] signed; NULL: symmetric */
+    int32_t group;         /* columns that share a scale; k for per-channel */
 };
 
 #endif

@@ -5,17 +5,18 @@
  * activation type (f32 for ref, cpu and null). Pointers named x, y, q, ... are backend buffers from
  * buf_alloc; batch arrays and weights' small vectors are host memory that the backend may copy.
  *
- * Letters: T tokens in batch, B sequences, R output rows, H query heads, K kv heads (nk below is the
- * input size of a product), D head dim, E hidden, F ffn, V vocab, P tokens a block, S cached length.
+ * Letters: T tokens in batch, B sequences, R output rows, H query heads, K kv heads (nk below is
+ * the input size of a product), D head dim, E hidden, F ffn, V vocab, P tokens a block, S cached
+ * length.
  *
  * Law 5: the value of an output row depends only on that row's inputs: never on T, on the other
  * rows, on the number of threads, or on how a sequence was cut into chunks. Each backend fixes the
  * order of every sum.
  *
- * Errors: 0 or a negative ERR_*; outputs are undefined after an error. No op allocates: workspace is
- * sized by open(). Every op blocks until its result is there (ref, cpu, null) or is ordered behind
- * the earlier ones of the same backend (cuda); sync() waits.
- * This header is valid C17 and C++17. */
+ * Errors: 0 or a negative ERR_*; outputs are undefined after an error. No op allocates: workspace
+ * is sized by open(). Every op blocks until its result is there (ref, cpu, null) or is ordered
+ * behind the earlier ones of the same backend (cuda); sync() waits. This header is valid C17 and
+ * C++17. */
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
 
@@ -26,30 +27,30 @@ struct backend; /* one open backend; layout private to each implementation */
 
 /* Limits the workspace is sized for. */
 struct backend_opts {
-    int32_t n_threads;     /* 0: one per online core */
-    int32_t n_tok_max;     /* largest T of any op */
-    int32_t k_max;         /* largest input size of any matmul */
-    int32_t ctx_max;       /* largest S */
-    int32_t n_head_max;    /* largest H */
-    const char *variant;   /* cpu only: "sse2", "avx2", "avx512"; NULL: best the machine has */
+    int32_t n_threads;   /* 0: one per online core */
+    int32_t n_tok_max;   /* largest T of any op */
+    int32_t k_max;       /* largest input size of any matmul */
+    int32_t ctx_max;     /* largest S */
+    int32_t n_head_max;  /* largest H */
+    const char *variant; /* cpu only: "sse2", "avx2", "avx512"; NULL: best the machine has */
 };
 
 enum act { ACT_SILU, ACT_GELU_TANH };
 
 /* The paged cache of one layer. Layout of k and v: [n_blocks][K][P][D] in type. */
 struct kv_view {
-    void *k;             /* backend buffer */
-    void *v;             /* backend buffer */
-    enum dtype type;     /* F32 or F16 */
-    int32_t n_kv_head;   /* K */
-    int32_t head_dim;    /* D */
-    int32_t block_tok;   /* P */
+    void *k;           /* backend buffer */
+    void *v;           /* backend buffer */
+    enum dtype type;   /* F32 or F16 */
+    int32_t n_kv_head; /* K */
+    int32_t head_dim;  /* D */
+    int32_t block_tok; /* P */
 };
 
 struct attn_args {
-    float scale;         /* usually 1/sqrt(D) */
-    int32_t window;      /* a row at position p sees positions > p - window; 0: all */
-    float softcap;       /* 0: none; else s = softcap * tanh(s / softcap) before the softmax */
+    float scale;    /* usually 1/sqrt(D) */
+    int32_t window; /* a row at position p sees positions > p - window; 0: all */
+    float softcap;  /* 0: none; else s = softcap * tanh(s / softcap) before the softmax */
 };
 
 struct backend_ops {
@@ -75,44 +76,78 @@ struct backend_ops {
     int (*sync)(struct backend *be);
 
     /* y[t,:] = row tok[t] of table, times scale. table [V,E], tok host [T], y [T,E] */
-    int (*embed)(struct backend *be, float *y, const struct wmat *table, const int32_t *tok,
-                 int32_t n_tok, float scale);
+    int (*embed)(struct backend *be,
+                 float *y,
+                 const struct wmat *table,
+                 const int32_t *tok,
+                 int32_t n_tok,
+                 float scale);
 
     /* y = x / sqrt(mean(x^2) + eps) * (w + w_offset), row by row. x, y [T,E], may be equal;
      * w host [E] f32 */
-    int (*rmsnorm)(struct backend *be, float *y, const float *x, const float *w, int32_t n_tok,
-                   int32_t dim, float eps, float w_offset);
+    int (*rmsnorm)(struct backend *be,
+                   float *y,
+                   const float *x,
+                   const float *w,
+                   int32_t n_tok,
+                   int32_t dim,
+                   float eps,
+                   float w_offset);
 
     /* y = x W^T (+ bias) (+ y when accumulate). x [T,nk], y [T,n], bias host [n] or NULL */
-    int (*matmul)(struct backend *be, float *y, const float *x, const struct wmat *w,
-                  const float *bias, int32_t n_tok, bool accumulate);
+    int (*matmul)(struct backend *be,
+                  float *y,
+                  const float *x,
+                  const struct wmat *w,
+                  const float *bias,
+                  int32_t n_tok,
+                  bool accumulate);
 
     /* Optional RMS norm of each head (w host [D] or NULL), then rotary embedding in the "half
      * rotation" form: pair (i, i + D/2) turned by the angle of row pos[t] of cos_sin
      * [ctx_max, D] f32 host (D/2 cosines, then D/2 sines). x [T,n_head,D], in place. */
-    int (*norm_rope)(struct backend *be, float *x, const float *w, float eps, float w_offset,
-                     const float *cos_sin, const int32_t *pos, int32_t n_tok, int32_t n_head,
+    int (*norm_rope)(struct backend *be,
+                     float *x,
+                     const float *w,
+                     float eps,
+                     float w_offset,
+                     const float *cos_sin,
+                     const int32_t *pos,
+                     int32_t n_tok,
+                     int32_t n_head,
                      int32_t head_dim);
 
     /* Writes k, v [T,K,D] into the cache slots batch->slot[t]. */
-    int (*kv_write)(struct backend *be, const struct kv_view *kv, const float *k, const float *v,
+    int (*kv_write)(struct backend *be,
+                    const struct kv_view *kv,
+                    const float *k,
+                    const float *v,
                     const struct batch *b);
 
     /* Causal attention of each row over its sequence's cache (its own k, v already written):
      * y[t,h,:] = sum_s softmax_s(scale * q[t,h,:] . k[s,h/(H/K),:]) v[s,...], s = 0..pos[t].
      * q, y [T,H,D] */
-    int (*attn)(struct backend *be, float *y, const float *q, const struct kv_view *kv,
-                const struct batch *b, int32_t n_head, const struct attn_args *args);
+    int (*attn)(struct backend *be,
+                float *y,
+                const float *q,
+                const struct kv_view *kv,
+                const struct batch *b,
+                int32_t n_head,
+                const struct attn_args *args);
 
     /* y = act(gate) * up, elementwise. gate, up, y [T,F]; y may be gate */
-    int (*act_mul)(struct backend *be, float *y, const float *gate, const float *up, int64_t n,
-                   enum act act);
+    int (*act_mul)(
+        struct backend *be, float *y, const float *gate, const float *up, int64_t n, enum act act);
 
     /* y += x */
     int (*add)(struct backend *be, float *y, const float *x, int64_t n);
 
     /* y[r,:] = x[row[r],:]. row host [R] */
-    int (*gather)(struct backend *be, float *y, const float *x, const int32_t *row, int32_t n_row,
+    int (*gather)(struct backend *be,
+                  float *y,
+                  const float *x,
+                  const int32_t *row,
+                  int32_t n_row,
                   int32_t dim);
 };
 

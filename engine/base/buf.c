@@ -8,27 +8,23 @@
 
 enum { BUF_MIN = 64 };
 
-void buf_init(struct buf *b, enum mem_tag tag, int64_t max)
-{
+void buf_init(struct buf *b, enum mem_tag tag, int64_t max) {
     *b = (struct buf){.tag = tag, .max = max};
 }
 
-void buf_fini(struct buf *b)
-{
+void buf_fini(struct buf *b) {
     mem_free(b->data);
     *b = (struct buf){.tag = b->tag, .max = b->max};
 }
 
-void buf_clear(struct buf *b)
-{
+void buf_clear(struct buf *b) {
     b->len = 0;
     if (b->data) {
         b->data[0] = '\0';
     }
 }
 
-static int reserve(struct buf *b, int64_t more)
-{
+static int reserve(struct buf *b, int64_t more) {
     int64_t need = 0;
     if (!i64_add(b->len, more, &need) || need > b->max) {
         return err_set(ERR_LIMIT, "text of more than %lld bytes", (long long)b->max);
@@ -46,8 +42,7 @@ static int reserve(struct buf *b, int64_t more)
     return 0;
 }
 
-int buf_add(struct buf *b, const void *data, int64_t n)
-{
+int buf_add(struct buf *b, const void *data, int64_t n) {
     int rc = reserve(b, n);
     if (rc) {
         return rc;
@@ -60,13 +55,11 @@ int buf_add(struct buf *b, const void *data, int64_t n)
     return 0;
 }
 
-int buf_str(struct buf *b, const char *s)
-{
+int buf_str(struct buf *b, const char *s) {
     return buf_add(b, s, (int64_t)strlen(s));
 }
 
-int buf_fmt(struct buf *b, const char *fmt, ...)
-{
+int buf_fmt(struct buf *b, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     va_list again;
@@ -82,8 +75,7 @@ int buf_fmt(struct buf *b, const char *fmt, ...)
     return rc;
 }
 
-int buf_utf8(struct buf *b, uint32_t cp)
-{
+int buf_utf8(struct buf *b, uint32_t cp) {
     char c[4];
     int64_t n;
     if (cp < 0x80) {
@@ -108,13 +100,11 @@ int buf_utf8(struct buf *b, uint32_t cp)
     return buf_add(b, c, n);
 }
 
-const char *buf_cstr(const struct buf *b)
-{
+const char *buf_cstr(const struct buf *b) {
     return b->data ? b->data : "";
 }
 
-char *buf_take(struct buf *b)
-{
+char *buf_take(struct buf *b) {
     char *p = b->data ? b->data : mem_calloc(b->tag, 1);
     if (p) {
         b->data = NULL;

@@ -5,10 +5,10 @@
 #include "engine/base/mem.h"
 
 struct buf {
-    char *data;   /* own, [cap + 1] */
-    int64_t len;  /* bytes in use */
-    int64_t cap;  /* bytes allocated */
-    int64_t max;  /* limit */
+    char *data;  /* own, [cap + 1] */
+    int64_t len; /* bytes in use */
+    int64_t cap; /* bytes allocated */
+    int64_t max; /* limit */
     enum mem_tag tag;
 };
 

@@ -17,8 +17,7 @@ struct diag {
 /* why: thread-local, so that threads never see each other's diagnosis and no lock is needed */
 static _Thread_local struct diag diag;
 
-int err_set_at(int code, const char *file, int32_t line, const char *fmt, ...)
-{
+int err_set_at(int code, const char *file, int32_t line, const char *fmt, ...) {
     va_list ap;
     char text[ERR_TEXT_MAX]; /* why: the arguments may point into the old sentence */
     va_start(ap, fmt);
@@ -31,8 +30,7 @@ int err_set_at(int code, const char *file, int32_t line, const char *fmt, ...)
     return code;
 }
 
-int err_ctx(int code, const char *fmt, ...)
-{
+int err_ctx(int code, const char *fmt, ...) {
     char head[ERR_TEXT_MAX];
     char tail[ERR_TEXT_MAX];
     va_list ap;
@@ -54,19 +52,16 @@ int err_ctx(int code, const char *fmt, ...)
     return code;
 }
 
-const char *err_msg(void)
-{
+const char *err_msg(void) {
     return diag.text;
 }
 
-const char *err_place(int32_t *line)
-{
+const char *err_place(int32_t *line) {
     *line = diag.line;
     return diag.file ? diag.file : "";
 }
 
-void err_clear(void)
-{
+void err_clear(void) {
     diag = (struct diag){0};
 }
 
@@ -79,8 +74,7 @@ static const struct {
 } rows[] = {{0, 0, "OK", "success"}, ERR_MAP(ERR_ROW)};
 #undef ERR_ROW
 
-static int32_t row_of(int code)
-{
+static int32_t row_of(int code) {
     for (int32_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (rows[i].code == code) {
             return i;
@@ -89,17 +83,14 @@ static int32_t row_of(int code)
     return ARRAY_LEN(rows) - 1; /* an unknown code is our own bug: INTERNAL */
 }
 
-const char *err_name(int code)
-{
+const char *err_name(int code) {
     return rows[row_of(code)].name;
 }
 
-const char *err_text(int code)
-{
+const char *err_text(int code) {
     return rows[row_of(code)].text;
 }
 
-int err_exit_class(int code)
-{
+int err_exit_class(int code) {
     return rows[row_of(code)].exit_class;
 }

@@ -12,23 +12,20 @@ struct point {
 static struct point points[FAULT_N];
 static _Atomic int64_t n_fired;
 
-void fault_arm(enum fault_point p, int64_t n, bool for_ever)
-{
+void fault_arm(enum fault_point p, int64_t n, bool for_ever) {
     atomic_store(&n_fired, 0);
     atomic_store(&points[p].for_ever, for_ever);
     atomic_store(&points[p].countdown, n);
 }
 
-int64_t fault_disarm(void)
-{
+int64_t fault_disarm(void) {
     for (int32_t i = 0; i < FAULT_N; i++) {
         atomic_store(&points[i].countdown, 0);
     }
     return atomic_exchange(&n_fired, 0);
 }
 
-bool fault_hit(enum fault_point p)
-{
+bool fault_hit(enum fault_point p) {
     struct point *pt = &points[p];
     if (atomic_load_explicit(&pt->countdown, memory_order_relaxed) == 0) {
         return false;

@@ -15,14 +15,12 @@
 
 enum { FILE_CHUNK = 1 << 20 };
 
-static int sys_error(const char *what, const char *path)
-{
+static int sys_error(const char *what, const char *path) {
     int code = errno == ENOENT ? ERR_NOTFOUND : ERR_IO;
     return err_set(code, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-static int open_read(const char *path, int *fd_out, int64_t *size_out)
-{
+static int open_read(const char *path, int *fd_out, int64_t *size_out) {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -42,8 +40,7 @@ static int open_read(const char *path, int *fd_out, int64_t *size_out)
     return 0;
 }
 
-int file_map(const char *path, struct filemap *out)
-{
+int file_map(const char *path, struct filemap *out) {
     int fd = -1;
     int64_t size = 0;
     int rc = open_read(path, &fd, &size);
@@ -67,16 +64,14 @@ int file_map(const char *path, struct filemap *out)
     return 0;
 }
 
-void file_unmap(struct filemap *m)
-{
+void file_unmap(struct filemap *m) {
     if (m->data) {
         munmap((void *)(uintptr_t)m->data, (size_t)m->size);
     }
     *m = (struct filemap){0};
 }
 
-static int64_t read_some(int fd, void *dst, int64_t n)
-{
+static int64_t read_some(int fd, void *dst, int64_t n) {
     if (fault_hit(FAULT_READ)) {
         errno = EIO;
         return -1;
@@ -88,8 +83,7 @@ static int64_t read_some(int fd, void *dst, int64_t n)
     return got;
 }
 
-int file_read(const char *path, struct buf *b)
-{
+int file_read(const char *path, struct buf *b) {
     int fd = -1;
     int64_t size = 0;
     int rc = open_read(path, &fd, &size);
@@ -120,8 +114,7 @@ int file_read(const char *path, struct buf *b)
     return rc;
 }
 
-int filew_open(struct filew *w, const char *path)
-{
+int filew_open(struct filew *w, const char *path) {
     *w = (struct filew){.fd = -1};
     int n = snprintf(w->part, sizeof w->part, "%s.part.%ld", path, (long)getpid());
     if (n < 0 || n >= FILE_PATH_MAX) {
@@ -135,8 +128,7 @@ int filew_open(struct filew *w, const char *path)
     return 0;
 }
 
-int filew_pwrite(struct filew *w, const void *data, int64_t n, int64_t offset)
-{
+int filew_pwrite(struct filew *w, const void *data, int64_t n, int64_t offset) {
     const uint8_t *p = data;
     while (n > 0) {
         ssize_t put = -1;
@@ -158,8 +150,7 @@ int filew_pwrite(struct filew *w, const void *data, int64_t n, int64_t offset)
     return 0;
 }
 
-int filew_write(struct filew *w, const void *data, int64_t n)
-{
+int filew_write(struct filew *w, const void *data, int64_t n) {
     int rc = filew_pwrite(w, data, n, w->n_written);
     if (!rc) {
         w->n_written += n;
@@ -167,8 +158,7 @@ int filew_write(struct filew *w, const void *data, int64_t n)
     return rc;
 }
 
-int filew_commit(struct filew *w)
-{
+int filew_commit(struct filew *w) {
     int rc = 0;
     if (fsync(w->fd) != 0) {
         rc = sys_error("sync", w->part);
@@ -189,8 +179,7 @@ int filew_commit(struct filew *w)
     return rc;
 }
 
-void filew_abort(struct filew *w)
-{
+void filew_abort(struct filew *w) {
     if (w->fd >= 0) {
         close(w->fd);
         unlink(w->part);
@@ -198,8 +187,7 @@ void filew_abort(struct filew *w)
     }
 }
 
-int file_write(const char *path, const void *data, int64_t n)
-{
+int file_write(const char *path, const void *data, int64_t n) {
     struct filew w;
     int rc = filew_open(&w, path);
     if (rc) {
@@ -213,26 +201,22 @@ int file_write(const char *path, const void *data, int64_t n)
     return filew_commit(&w);
 }
 
-bool file_exists(const char *path)
-{
+bool file_exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0;
 }
 
-bool file_is_dir(const char *path)
-{
+bool file_is_dir(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-int64_t file_size(const char *path)
-{
+int64_t file_size(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
 }
 
-int file_mkdirs(const char *path)
-{
+int file_mkdirs(const char *path) {
     char p[FILE_PATH_MAX];
     int n = snprintf(p, sizeof p, "%s", path);
     if (n < 0 || n >= FILE_PATH_MAX) {
@@ -255,8 +239,7 @@ int file_mkdirs(const char *path)
     return file_is_dir(path) ? 0 : err_set(ERR_IO, "%s: not a directory", path);
 }
 
-int file_join(char dst[FILE_PATH_MAX], const char *dir, const char *name)
-{
+int file_join(char dst[FILE_PATH_MAX], const char *dir, const char *name) {
     int n = snprintf(dst, FILE_PATH_MAX, "%s/%s", dir, name);
     if (n < 0 || n >= FILE_PATH_MAX) {
         return err_set(ERR_LIMIT, "path of %d bytes, at most %d", n, FILE_PATH_MAX - 1);
@@ -264,21 +247,18 @@ int file_join(char dst[FILE_PATH_MAX], const char *dir, const char *name)
     return 0;
 }
 
-const char *file_base(const char *path)
-{
+const char *file_base(const char *path) {
     const char *s = strrchr(path, '/');
     return s ? s + 1 : path;
 }
 
-static void to_hex(const uint8_t *md, char hex[FILE_SHA256_HEX])
-{
+static void to_hex(const uint8_t *md, char hex[FILE_SHA256_HEX]) {
     for (int32_t i = 0; i < 32; i++) {
         snprintf(hex + 2 * (size_t)i, 3, "%02x", md[i]);
     }
 }
 
-int file_sha256(const char *path, char hex[FILE_SHA256_HEX])
-{
+int file_sha256(const char *path, char hex[FILE_SHA256_HEX]) {
     int fd = -1;
     int64_t size = 0;
     int rc = open_read(path, &fd, &size);
@@ -312,8 +292,7 @@ out:
     return rc;
 }
 
-int mem_sha256(const void *data, int64_t n, char hex[FILE_SHA256_HEX])
-{
+int mem_sha256(const void *data, int64_t n, char hex[FILE_SHA256_HEX]) {
     uint8_t md[EVP_MAX_MD_SIZE];
     if (EVP_Digest(data, (size_t)n, md, NULL, EVP_sha256(), NULL) != 1) {
         return err_set(ERR_INTERNAL, "SHA-256 failed");

@@ -7,8 +7,7 @@
 #include "engine/base/err.h"
 #include "engine/base/file.h"
 
-int json_parse(const char *where, const char *text, int64_t n, json_t **out)
-{
+int json_parse(const char *where, const char *text, int64_t n, json_t **out) {
     json_error_t e;
     json_t *j = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
     if (!j) {
@@ -18,8 +17,7 @@ int json_parse(const char *where, const char *text, int64_t n, json_t **out)
     return 0;
 }
 
-int json_read(const char *path, json_t **out)
-{
+int json_read(const char *path, json_t **out) {
     struct buf b;
     buf_init(&b, MEM_BASE, JSON_FILE_MAX);
     int rc = file_read(path, &b);
@@ -30,21 +28,18 @@ int json_read(const char *path, json_t **out)
     return rc;
 }
 
-static const char *type_name(const json_t *v)
-{
+static const char *type_name(const json_t *v) {
     static const char *const names[] = {"an object", "an array", "a string", "an integer",
                                         "a real",    "true",     "false",    "null"};
     return names[json_typeof(v)];
 }
 
-static int wrong(const char *where, const char *key, const char *want, const json_t *v)
-{
+static int wrong(const char *where, const char *key, const char *want, const json_t *v) {
     return err_set(ERR_FORMAT, "%s: \"%s\" is %s, want %s", where, key, type_name(v), want);
 }
 
-int json_opt_i64(const json_t *o, const char *where, const char *key, int64_t lo, int64_t hi,
-                 int64_t *out)
-{
+int json_opt_i64(
+    const json_t *o, const char *where, const char *key, int64_t lo, int64_t hi, int64_t *out) {
     const json_t *v = json_object_get(o, key);
     if (!v || json_is_null(v)) {
         return 0;
@@ -62,9 +57,8 @@ int json_opt_i64(const json_t *o, const char *where, const char *key, int64_t lo
     return 0;
 }
 
-int json_opt_i32(const json_t *o, const char *where, const char *key, int32_t lo, int32_t hi,
-                 int32_t *out)
-{
+int json_opt_i32(
+    const json_t *o, const char *where, const char *key, int32_t lo, int32_t hi, int32_t *out) {
     int64_t v = *out;
     int rc = json_opt_i64(o, where, key, lo, hi, &v);
     if (!rc) {
@@ -73,8 +67,7 @@ int json_opt_i32(const json_t *o, const char *where, const char *key, int32_t lo
     return rc;
 }
 
-int json_opt_f64(const json_t *o, const char *where, const char *key, double *out)
-{
+int json_opt_f64(const json_t *o, const char *where, const char *key, double *out) {
     const json_t *v = json_object_get(o, key);
     if (!v || json_is_null(v)) {
         return 0;
@@ -86,8 +79,7 @@ int json_opt_f64(const json_t *o, const char *where, const char *key, double *ou
     return 0;
 }
 
-int json_opt_bool(const json_t *o, const char *where, const char *key, bool *out)
-{
+int json_opt_bool(const json_t *o, const char *where, const char *key, bool *out) {
     const json_t *v = json_object_get(o, key);
     if (!v || json_is_null(v)) {
         return 0;
@@ -99,8 +91,7 @@ int json_opt_bool(const json_t *o, const char *where, const char *key, bool *out
     return 0;
 }
 
-int json_opt_str(const json_t *o, const char *where, const char *key, const char **out)
-{
+int json_opt_str(const json_t *o, const char *where, const char *key, const char **out) {
     const json_t *v = json_object_get(o, key);
     if (!v || json_is_null(v)) {
         return 0;
@@ -112,8 +103,7 @@ int json_opt_str(const json_t *o, const char *where, const char *key, const char
     return 0;
 }
 
-static int present(const json_t *o, const char *where, const char *key)
-{
+static int present(const json_t *o, const char *where, const char *key) {
     const json_t *v = json_object_get(o, key);
     if (!v || json_is_null(v)) {
         return err_set(ERR_FORMAT, "%s: \"%s\" is missing", where, key);
@@ -121,15 +111,13 @@ static int present(const json_t *o, const char *where, const char *key)
     return 0;
 }
 
-int json_need_i32(const json_t *o, const char *where, const char *key, int32_t lo, int32_t hi,
-                  int32_t *out)
-{
+int json_need_i32(
+    const json_t *o, const char *where, const char *key, int32_t lo, int32_t hi, int32_t *out) {
     int rc = present(o, where, key);
     return rc ? rc : json_opt_i32(o, where, key, lo, hi, out);
 }
 
-int json_need_str(const json_t *o, const char *where, const char *key, const char **out)
-{
+int json_need_str(const json_t *o, const char *where, const char *key, const char **out) {
     int rc = present(o, where, key);
     return rc ? rc : json_opt_str(o, where, key, out);
 }

@@ -6,13 +6,11 @@
 
 static _Atomic int level_now = LOG_WARN;
 
-void log_init(enum log_level level)
-{
+void log_init(enum log_level level) {
     atomic_store(&level_now, (int)level);
 }
 
-static void emit(enum log_level level, const char *head, const char *fmt, va_list ap)
-{
+static void emit(enum log_level level, const char *head, const char *fmt, va_list ap) {
     char line[1024];
     if ((int)level > atomic_load(&level_now)) {
         return;
@@ -21,32 +19,28 @@ static void emit(enum log_level level, const char *head, const char *fmt, va_lis
     fprintf(stderr, "%s%s\n", head, line);
 }
 
-void log_error(const char *fmt, ...)
-{
+void log_error(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     emit(LOG_ERROR, "error: ", fmt, ap);
     va_end(ap);
 }
 
-void log_warn(const char *fmt, ...)
-{
+void log_warn(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     emit(LOG_WARN, "warning: ", fmt, ap);
     va_end(ap);
 }
 
-void log_info(const char *fmt, ...)
-{
+void log_info(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     emit(LOG_INFO, "", fmt, ap);
     va_end(ap);
 }
 
-void log_debug(const char *fmt, ...)
-{
+void log_debug(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     emit(LOG_DEBUG, "debug: ", fmt, ap);

@@ -26,8 +26,7 @@ static _Atomic int64_t live_all;
 static _Atomic int64_t peak_all;
 static _Atomic int64_t n_calls;
 
-static void account(enum mem_tag tag, int64_t delta)
-{
+static void account(enum mem_tag tag, int64_t delta) {
     atomic_fetch_add_explicit(&live[tag], delta, memory_order_relaxed);
     int64_t now = atomic_fetch_add_explicit(&live_all, delta, memory_order_relaxed) + delta;
     int64_t peak = atomic_load_explicit(&peak_all, memory_order_relaxed);
@@ -35,8 +34,7 @@ static void account(enum mem_tag tag, int64_t delta)
     }
 }
 
-void *mem_calloc(enum mem_tag tag, int64_t bytes)
-{
+void *mem_calloc(enum mem_tag tag, int64_t bytes) {
     int64_t padded = 0;
     atomic_fetch_add_explicit(&n_calls, 1, memory_order_relaxed);
     if (bytes < 0 || !i64_add(bytes, HEADER + 63, &padded) || fault_hit(FAULT_ALLOC)) {
@@ -57,8 +55,7 @@ void *mem_calloc(enum mem_tag tag, int64_t bytes)
     return (uint8_t *)h + HEADER;
 }
 
-void *mem_array(enum mem_tag tag, int64_t n, int64_t size)
-{
+void *mem_array(enum mem_tag tag, int64_t n, int64_t size) {
     int64_t bytes = -1;
     if (n < 0 || !i64_mul(n, size, &bytes)) {
         err_set(ERR_NOMEM, "cannot allocate %lld elements of %lld bytes for %s", (long long)n,
@@ -68,15 +65,13 @@ void *mem_array(enum mem_tag tag, int64_t n, int64_t size)
     return mem_calloc(tag, bytes);
 }
 
-static struct header *header_of(void *p)
-{
+static struct header *header_of(void *p) {
     struct header *h = (struct header *)(void *)((uint8_t *)p - HEADER);
     assert(h->magic == MAGIC);
     return h;
 }
 
-void *mem_realloc(enum mem_tag tag, void *p, int64_t bytes)
-{
+void *mem_realloc(enum mem_tag tag, void *p, int64_t bytes) {
     void *q = mem_calloc(tag, bytes);
     if (q && p) {
         memcpy(q, p, (size_t)i64_min(header_of(p)->bytes, bytes));
@@ -85,8 +80,7 @@ void *mem_realloc(enum mem_tag tag, void *p, int64_t bytes)
     return q;
 }
 
-void mem_free(void *p)
-{
+void mem_free(void *p) {
     if (!p) {
         return;
     }
@@ -96,8 +90,7 @@ void mem_free(void *p)
     free(h);
 }
 
-char *mem_strdup(enum mem_tag tag, const char *s, int64_t n)
-{
+char *mem_strdup(enum mem_tag tag, const char *s, int64_t n) {
     if (n < 0) {
         n = (int64_t)strlen(s);
     }
@@ -108,23 +101,19 @@ char *mem_strdup(enum mem_tag tag, const char *s, int64_t n)
     return d;
 }
 
-int64_t mem_live(enum mem_tag tag)
-{
+int64_t mem_live(enum mem_tag tag) {
     return atomic_load(tag == MEM_N ? &live_all : &live[tag]);
 }
 
-int64_t mem_peak(void)
-{
+int64_t mem_peak(void) {
     return atomic_load(&peak_all);
 }
 
-int64_t mem_calls(void)
-{
+int64_t mem_calls(void) {
     return atomic_load(&n_calls);
 }
 
-const char *mem_tag_name(enum mem_tag tag)
-{
+const char *mem_tag_name(enum mem_tag tag) {
     static const char *const names[MEM_N] = {
         "base",   "text",  "model", "weights", "kv cache", "scheduler", "engine",
         "kernel", "quant", "data",  "report",  "harness",  "test"};

@@ -4,8 +4,7 @@
 
 #include "engine/base/err.h"
 
-int ring_init(struct ring *r, enum mem_tag tag, int32_t cap, int32_t item_bytes)
-{
+int ring_init(struct ring *r, enum mem_tag tag, int32_t cap, int32_t item_bytes) {
     int32_t n = 1;
     while (n < cap) {
         n *= 2;
@@ -22,20 +21,17 @@ int ring_init(struct ring *r, enum mem_tag tag, int32_t cap, int32_t item_bytes)
     return 0;
 }
 
-void ring_fini(struct ring *r)
-{
+void ring_fini(struct ring *r) {
     mem_free(r->items);
     r->items = NULL;
     r->cap = 0;
 }
 
-static uint8_t *slot(struct ring *r, uint32_t i)
-{
+static uint8_t *slot(struct ring *r, uint32_t i) {
     return r->items + (int64_t)(i & (uint32_t)(r->cap - 1)) * r->item_bytes;
 }
 
-bool ring_push(struct ring *r, const void *item)
-{
+bool ring_push(struct ring *r, const void *item) {
     uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
     uint32_t head = atomic_load_explicit(&r->head, memory_order_acquire);
     if (tail - head == (uint32_t)r->cap) {
@@ -46,8 +42,7 @@ bool ring_push(struct ring *r, const void *item)
     return true;
 }
 
-bool ring_pop(struct ring *r, void *item)
-{
+bool ring_pop(struct ring *r, void *item) {
     uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
     uint32_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
     if (tail == head) {
@@ -58,8 +53,7 @@ bool ring_pop(struct ring *r, void *item)
     return true;
 }
 
-int32_t ring_count(const struct ring *r)
-{
+int32_t ring_count(const struct ring *r) {
     uint32_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
     uint32_t head = atomic_load_explicit(&r->head, memory_order_acquire);
     return (int32_t)(tail - head);

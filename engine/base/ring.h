@@ -8,11 +8,11 @@
 #include "engine/base/mem.h"
 
 struct ring {
-    uint8_t *items;         /* own, [cap][item_bytes] */
-    int32_t cap;            /* power of two */
+    uint8_t *items; /* own, [cap][item_bytes] */
+    int32_t cap;    /* power of two */
     int32_t item_bytes;
-    _Atomic uint32_t head;  /* next to read, written by the consumer */
-    _Atomic uint32_t tail;  /* next to write, written by the producer */
+    _Atomic uint32_t head; /* next to read, written by the consumer */
+    _Atomic uint32_t tail; /* next to write, written by the producer */
 };
 
 /* in: cap >= 1, rounded up to a power of two. err: ERR_NOMEM. own: caller, ring_fini */

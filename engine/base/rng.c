@@ -2,29 +2,25 @@
 
 #include <math.h>
 
-static uint64_t splitmix(uint64_t *x)
-{
+static uint64_t splitmix(uint64_t *x) {
     uint64_t z = (*x += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
-void rng_init(struct rng *r, uint64_t seed, uint64_t stream)
-{
+void rng_init(struct rng *r, uint64_t seed, uint64_t stream) {
     uint64_t x = rng_keyed(seed, stream, 0);
     for (int32_t i = 0; i < 4; i++) {
         r->s[i] = splitmix(&x);
     }
 }
 
-static uint64_t rotl(uint64_t x, int k)
-{
+static uint64_t rotl(uint64_t x, int k) {
     return (x << k) | (x >> (64 - k));
 }
 
-uint64_t rng_u64(struct rng *r)
-{
+uint64_t rng_u64(struct rng *r) {
     uint64_t *s = r->s;
     uint64_t out = rotl(s[1] * 5, 7) * 9;
     uint64_t t = s[1] << 17;
@@ -37,13 +33,11 @@ uint64_t rng_u64(struct rng *r)
     return out;
 }
 
-double rng_uniform(struct rng *r)
-{
+double rng_uniform(struct rng *r) {
     return (double)(rng_u64(r) >> 11) * 0x1p-53;
 }
 
-int64_t rng_below(struct rng *r, int64_t n)
-{
+int64_t rng_below(struct rng *r, int64_t n) {
     uint64_t m = (uint64_t)n;
     uint64_t limit = UINT64_MAX - UINT64_MAX % m;
     uint64_t x;
@@ -53,26 +47,22 @@ int64_t rng_below(struct rng *r, int64_t n)
     return (int64_t)(x % m);
 }
 
-double rng_open01(uint64_t bits)
-{
+double rng_open01(uint64_t bits) {
     return ((double)(bits >> 12) + 0.5) * 0x1p-52;
 }
 
-double rng_normal(struct rng *r)
-{
+double rng_normal(struct rng *r) {
     double u = rng_open01(rng_u64(r));
     double v = rng_uniform(r);
     return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
 }
 
-double rng_exponential(struct rng *r)
-{
+double rng_exponential(struct rng *r) {
     return -log(rng_open01(rng_u64(r)));
 }
 
 /* src: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000 */
-double rng_gamma(struct rng *r, double shape)
-{
+double rng_gamma(struct rng *r, double shape) {
     double boost = 1;
     if (shape < 1) {
         boost = pow(rng_open01(rng_u64(r)), 1 / shape);
@@ -93,8 +83,7 @@ double rng_gamma(struct rng *r, double shape)
     }
 }
 
-uint64_t rng_keyed(uint64_t seed, uint64_t a, uint64_t b)
-{
+uint64_t rng_keyed(uint64_t seed, uint64_t a, uint64_t b) {
     uint64_t x = seed;
     uint64_t h = splitmix(&x);
     x = h ^ (a * 0xd1342543de82ef95u);

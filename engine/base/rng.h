@@ -16,11 +16,11 @@ struct rng {
 void rng_init(struct rng *r, uint64_t seed, uint64_t stream);
 
 uint64_t rng_u64(struct rng *r);
-double rng_uniform(struct rng *r);                       /* [0,1), 53 bits */
-int64_t rng_below(struct rng *r, int64_t n);             /* 0..n-1, unbiased; n >= 1 */
-double rng_normal(struct rng *r);                        /* mean 0, sd 1 */
-double rng_exponential(struct rng *r);                   /* mean 1 */
-double rng_gamma(struct rng *r, double shape);           /* scale 1; shape > 0 */
+double rng_uniform(struct rng *r);             /* [0,1), 53 bits */
+int64_t rng_below(struct rng *r, int64_t n);   /* 0..n-1, unbiased; n >= 1 */
+double rng_normal(struct rng *r);              /* mean 0, sd 1 */
+double rng_exponential(struct rng *r);         /* mean 1 */
+double rng_gamma(struct rng *r, double shape); /* scale 1; shape > 0 */
 
 /* One 64-bit number that depends on (seed, a, b) alone: the key of law 5 of the engine, where a is
  * the position and b the token id. */

@@ -9,8 +9,7 @@
 
 #include "engine/base/err.h"
 
-int str_i64(const char *s, int64_t lo, int64_t hi, int64_t *out)
-{
+int str_i64(const char *s, int64_t lo, int64_t hi, int64_t *out) {
     char *end = NULL;
     errno = 0;
     long long v = strtoll(s, &end, 10);
@@ -25,8 +24,7 @@ int str_i64(const char *s, int64_t lo, int64_t hi, int64_t *out)
 }
 
 /* Parses the leading number; *unit points at what follows. */
-static int number(const char *s, double *v, const char **unit)
-{
+static int number(const char *s, double *v, const char **unit) {
     char *end = NULL;
     if (!isdigit((unsigned char)s[0]) && s[0] != '.' && s[0] != '-' && s[0] != '+') {
         return err_set(ERR_FORMAT, "\"%s\" is not a number", s);
@@ -40,8 +38,7 @@ static int number(const char *s, double *v, const char **unit)
     return 0;
 }
 
-int str_f64(const char *s, double *out)
-{
+int str_f64(const char *s, double *out) {
     const char *unit = NULL;
     double v = 0;
     int rc = number(s, &v, &unit);
@@ -60,8 +57,8 @@ struct unit {
     double factor;
 };
 
-static int with_unit(const char *s, const struct unit *units, int32_t n, const char *want, double *v)
-{
+static int
+with_unit(const char *s, const struct unit *units, int32_t n, const char *want, double *v) {
     const char *unit = NULL;
     double d = 0;
     int rc = number(s, &d, &unit);
@@ -80,12 +77,11 @@ static int with_unit(const char *s, const struct unit *units, int32_t n, const c
     return err_set(ERR_FORMAT, "\"%s\": unit \"%s\" is unknown, want %s", s, unit, want);
 }
 
-int str_bytes(const char *s, int64_t *out)
-{
+int str_bytes(const char *s, int64_t *out) {
     static const struct unit units[] = {
-        {"", 1},          {"B", 1},         {"KiB", 1024.0},  {"MiB", 1048576.0},
-        {"GiB", 0x1p30},  {"TiB", 0x1p40},  {"KB", 1e3},      {"kB", 1e3},
-        {"MB", 1e6},      {"GB", 1e9},      {"TB", 1e12}};
+        {"", 1},         {"B", 1},        {"KiB", 1024.0}, {"MiB", 1048576.0},
+        {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"KB", 1e3},     {"kB", 1e3},
+        {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
     double v = 0;
     int rc = with_unit(s, units, ARRAY_LEN(units), "B, KiB, MiB, GiB, kB, MB or GB", &v);
     if (rc) {
@@ -98,10 +94,9 @@ int str_bytes(const char *s, int64_t *out)
     return 0;
 }
 
-int str_duration_ns(const char *s, int64_t *out)
-{
-    static const struct unit units[] = {{"ns", 1},     {"us", 1e3},  {"ms", 1e6}, {"s", 1e9},
-                                        {"m", 60e9},   {"min", 60e9}, {"h", 3600e9}};
+int str_duration_ns(const char *s, int64_t *out) {
+    static const struct unit units[] = {{"ns", 1},   {"us", 1e3},   {"ms", 1e6},  {"s", 1e9},
+                                        {"m", 60e9}, {"min", 60e9}, {"h", 3600e9}};
     double v = 0;
     int rc = with_unit(s, units, ARRAY_LEN(units), "ns, us, ms, s, m or h (as in 250ms)", &v);
     if (rc) {
@@ -114,10 +109,9 @@ int str_duration_ns(const char *s, int64_t *out)
     return 0;
 }
 
-int str_rate_per_s(const char *s, double *out)
-{
-    static const struct unit units[] = {{"/s", 1}, {"/m", 1.0 / 60}, {"/min", 1.0 / 60},
-                                        {"/h", 1.0 / 3600}};
+int str_rate_per_s(const char *s, double *out) {
+    static const struct unit units[] = {
+        {"/s", 1}, {"/m", 1.0 / 60}, {"/min", 1.0 / 60}, {"/h", 1.0 / 3600}};
     double v = 0;
     int rc = with_unit(s, units, ARRAY_LEN(units), "/s, /m or /h (as in 4/s)", &v);
     if (rc) {
@@ -130,8 +124,7 @@ int str_rate_per_s(const char *s, double *out)
     return 0;
 }
 
-char *str_show_bytes(char *dst, int64_t bytes)
-{
+char *str_show_bytes(char *dst, int64_t bytes) {
     static const char *const names[] = {"B", "kB", "MB", "GB", "TB", "PB"};
     double v = (double)bytes;
     int32_t i = 0;
@@ -143,8 +136,7 @@ char *str_show_bytes(char *dst, int64_t bytes)
     return dst;
 }
 
-char *str_show_seconds(char *dst, double seconds)
-{
+char *str_show_seconds(char *dst, double seconds) {
     if (seconds < 1e-3) {
         snprintf(dst, STR_NUM_MAX, "%.1f us", seconds * 1e6);
     } else if (seconds < 1) {
@@ -158,25 +150,21 @@ char *str_show_seconds(char *dst, double seconds)
     return dst;
 }
 
-bool str_eq(const char *a, const char *b)
-{
+bool str_eq(const char *a, const char *b) {
     return strcmp(a, b) == 0;
 }
 
-bool str_starts(const char *s, const char *prefix)
-{
+bool str_starts(const char *s, const char *prefix) {
     return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-bool str_ends(const char *s, const char *suffix)
-{
+bool str_ends(const char *s, const char *suffix) {
     size_t n = strlen(s);
     size_t m = strlen(suffix);
     return n >= m && strcmp(s + n - m, suffix) == 0;
 }
 
-int32_t str_distance(const char *a, const char *b, int32_t cap)
-{
+int32_t str_distance(const char *a, const char *b, int32_t cap) {
     enum { WORD_MAX = 64 };
     int32_t row[WORD_MAX + 1];
     int32_t n_a = (int32_t)strlen(a);
@@ -200,8 +188,7 @@ int32_t str_distance(const char *a, const char *b, int32_t cap)
     return i32_min(row[n_b], cap);
 }
 
-const char *str_nearest(const char *s, const char *const *names, int32_t n)
-{
+const char *str_nearest(const char *s, const char *const *names, int32_t n) {
     const char *best = NULL;
     int32_t best_d = 4;
     for (int32_t i = 0; i < n; i++) {
@@ -214,8 +201,7 @@ const char *str_nearest(const char *s, const char *const *names, int32_t n)
     return best;
 }
 
-bool str_copy(char *dst, int64_t cap, const char *s)
-{
+bool str_copy(char *dst, int64_t cap, const char *s) {
     int64_t n = (int64_t)strlen(s);
     int64_t m = i64_min(n, cap - 1);
     memcpy(dst, s, (size_t)m);

@@ -7,15 +7,15 @@
 /* Whole-string parsers. in: s NUL-terminated; surrounding blanks are an error.
  * err: ERR_FORMAT or ERR_RANGE naming s; *out untouched */
 int str_i64(const char *s, int64_t lo, int64_t hi, int64_t *out);
-int str_f64(const char *s, double *out);               /* finite */
-int str_bytes(const char *s, int64_t *out);            /* "512", "16KiB", "2GiB", "3GB", "64MB" */
-int str_duration_ns(const char *s, int64_t *out);      /* "250ms", "1.5s", "2m", "1h", "90us" */
-int str_rate_per_s(const char *s, double *out);        /* "4/s", "30/m", "0.5/s" */
+int str_f64(const char *s, double *out);          /* finite */
+int str_bytes(const char *s, int64_t *out);       /* "512", "16KiB", "2GiB", "3GB", "64MB" */
+int str_duration_ns(const char *s, int64_t *out); /* "250ms", "1.5s", "2m", "1h", "90us" */
+int str_rate_per_s(const char *s, double *out);   /* "4/s", "30/m", "0.5/s" */
 
 /* Text for people; dst holds at least STR_NUM_MAX bytes; returns dst. */
 enum { STR_NUM_MAX = 32 };
-char *str_show_bytes(char *dst, int64_t bytes);        /* "98.4 MB" (powers of 1000) */
-char *str_show_seconds(char *dst, double seconds);     /* "1.23 ms", "4.5 s", "3m 20s" */
+char *str_show_bytes(char *dst, int64_t bytes);    /* "98.4 MB" (powers of 1000) */
+char *str_show_seconds(char *dst, double seconds); /* "1.23 ms", "4.5 s", "3m 20s" */
 
 bool str_eq(const char *a, const char *b);
 bool str_starts(const char *s, const char *prefix);

@@ -14,8 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 enum { INPUT_MAX = 1 << 24, N_FLIPS = 200, N_CUTS = 40 };
 
-static void feed(struct buf *b, struct rng *r)
-{
+static void feed(struct buf *b, struct rng *r) {
     uint8_t *p = (uint8_t *)b->data;
     LLVMFuzzerTestOneInput(p, (size_t)b->len);
     for (int32_t i = 0; i < N_CUTS && b->len > 0; i++) {
@@ -30,8 +29,7 @@ static void feed(struct buf *b, struct rng *r)
     }
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct rng r;
     int32_t n = 0;
     DIR *d = argc == 2 ? opendir(argv[1]) : NULL;

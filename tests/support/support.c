@@ -9,8 +9,7 @@ enum { FAULT_LOOP_MAX = 20000 };
 
 static int64_t live_before;
 
-int test_setup(void **state)
-{
+int test_setup(void **state) {
     (void)state;
     fault_disarm();
     err_clear();
@@ -18,8 +17,7 @@ int test_setup(void **state)
     return 0;
 }
 
-int test_teardown(void **state)
-{
+int test_teardown(void **state) {
     (void)state;
     fault_disarm();
     int64_t leaked = mem_live(MEM_N) - live_before;
@@ -30,26 +28,23 @@ int test_teardown(void **state)
     return 0;
 }
 
-void test_assert_ok(int rc, const char *file, int line)
-{
+void test_assert_ok(int rc, const char *file, int line) {
     if (rc) {
         print_error("%s: %s\n", err_name(rc), err_msg());
         _fail(file, line);
     }
 }
 
-void test_assert_err(int rc, int want, const char *part, const char *file, int line)
-{
+void test_assert_err(int rc, int want, const char *part, const char *file, int line) {
     if (rc != want || !strstr(err_msg(), part)) {
-        print_error("got %s \"%s\", want %s with \"%s\"\n", err_name(rc), err_msg(),
-                    err_name(want), part);
+        print_error("got %s \"%s\", want %s with \"%s\"\n", err_name(rc), err_msg(), err_name(want),
+                    part);
         _fail(file, line);
     }
 }
 
-void test_assert_close(const float *got, const float *want, int64_t n, double tol,
-                       const char *file, int line)
-{
+void test_assert_close(
+    const float *got, const float *want, int64_t n, double tol, const char *file, int line) {
     double worst = 0;
     int64_t at = -1;
     for (int64_t i = 0; i < n; i++) {
@@ -66,8 +61,7 @@ void test_assert_close(const float *got, const float *want, int64_t n, double to
     }
 }
 
-void test_assert_rel(double got, double want, double rel, const char *file, int line)
-{
+void test_assert_rel(double got, double want, double rel, const char *file, int line) {
     if (!(fabs(got - want) <= rel * fabs(want))) {
         print_error("got %.12g, want %.12g, relative error %.3g, at most %.3g\n", got, want,
                     fabs(got - want) / fabs(want), rel);
@@ -75,24 +69,21 @@ void test_assert_rel(double got, double want, double rel, const char *file, int 
     }
 }
 
-static char *next_path(void)
-{
+static char *next_path(void) {
     static char paths[4][FILE_PATH_MAX];
     static int32_t i;
     i = (i + 1) % 4;
     return paths[i];
 }
 
-const char *test_golden(const char *rel)
-{
+const char *test_golden(const char *rel) {
     const char *root = getenv("TRILEMMA_SOURCE");
     char *p = next_path();
     snprintf(p, FILE_PATH_MAX, "%s/tests/golden/data/%s", root ? root : ".", rel);
     return p;
 }
 
-const char *test_shared(const char *rel)
-{
+const char *test_shared(const char *rel) {
     const char *root = getenv("TRILEMMA_SHARED");
     const char *source = getenv("TRILEMMA_SOURCE");
     char *p = next_path();
@@ -104,8 +95,7 @@ const char *test_shared(const char *rel)
     return file_exists(p) ? p : NULL;
 }
 
-void test_tmpdir(char dst[FILE_PATH_MAX])
-{
+void test_tmpdir(char dst[FILE_PATH_MAX]) {
     const char *root = getenv("TMPDIR");
     snprintf(dst, FILE_PATH_MAX, "%s/trilemma-test-XXXXXX", root ? root : "/tmp");
     if (!mkdtemp(dst)) {
@@ -113,8 +103,7 @@ void test_tmpdir(char dst[FILE_PATH_MAX])
     }
 }
 
-void test_rmdir(const char *dir)
-{
+void test_rmdir(const char *dir) {
     char cmd[FILE_PATH_MAX + 16];
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
     if (system(cmd) != 0) {
@@ -122,8 +111,7 @@ void test_rmdir(const char *dir)
     }
 }
 
-const char *test_smollm2(void)
-{
+const char *test_smollm2(void) {
     const char *env = getenv("TRILEMMA_SMOLLM2");
     const char *cache = getenv("TRILEMMA_CACHE");
     const char *xdg = getenv("XDG_CACHE_HOME");
@@ -142,9 +130,13 @@ const char *test_smollm2(void)
     return file_exists(p) ? p : NULL;
 }
 
-static void fault_once(enum fault_point point, fault_body body, void *ctx, const int *codes,
-                       int32_t n, bool for_ever, int64_t *fired)
-{
+static void fault_once(enum fault_point point,
+                       fault_body body,
+                       void *ctx,
+                       const int *codes,
+                       int32_t n,
+                       bool for_ever,
+                       int64_t *fired) {
     int64_t before = mem_live(MEM_N);
     fault_arm(point, n, for_ever);
     int rc = body(ctx);
@@ -163,8 +155,7 @@ static void fault_once(enum fault_point point, fault_body body, void *ctx, const
     }
 }
 
-void test_fault_loop(enum fault_point point, fault_body body, void *ctx, const int *codes)
-{
+void test_fault_loop(enum fault_point point, fault_body body, void *ctx, const int *codes) {
     for (int32_t n = 1; n < FAULT_LOOP_MAX; n++) {
         int64_t once = 0;
         int64_t ever = 0;

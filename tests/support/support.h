@@ -33,8 +33,8 @@ void test_assert_err(int rc, int want, const char *part, const char *file, int l
 /* Fails unless |got[i] - want[i]| <= tol for all i; names the worst element. NaN never passes. */
 #define assert_close(got, want, n, tol)                                                            \
     test_assert_close((got), (want), (n), (tol), __FILE__, __LINE__)
-void test_assert_close(const float *got, const float *want, int64_t n, double tol,
-                       const char *file, int line);
+void test_assert_close(
+    const float *got, const float *want, int64_t n, double tol, const char *file, int line);
 
 /* Fails unless |got - want| <= rel * |want|. */
 #define assert_rel(got, want, rel) test_assert_rel((got), (want), (rel), __FILE__, __LINE__)

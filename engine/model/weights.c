@@ -1,0 +1,321 @@
+/* Binding is driven by two tables of names (Hugging Face and GGUF) and one table of shapes; a
+ * missing or misshapen tensor is an error that says what was found and what was wanted.
+ *
+ * src: q and k rows of llama.cpp files: convert_hf_to_gguf.py, LlamaModel.permute: stored row 2i of
+ * a head is row i, stored row 2i+1 is row i + D/2. Undone here, so that one rotary form serves. */
+#include "engine/model/weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/err.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "engine/model/arch.h"
+#include "engine/model/finite.h"
+#include "engine/model/qformat.h"
+
+static const struct {
+    const char *hf;
+    const char *gguf;
+} role_names[LINEAR_N] = {{"self_attn.q_proj", "attn_q"}, {"self_attn.k_proj", "attn_k"},
+                          {"self_attn.v_proj", "attn_v"}, {"self_attn.o_proj", "attn_output"},
+                          {"mlp.gate_proj", "ffn_gate"},  {"mlp.up_proj", "ffn_up"},
+                          {"mlp.down_proj", "ffn_down"}};
+
+struct loader {
+    struct weights *w;
+    const struct arch *arch;
+    bool check;
+};
+
+char *weights_module_name(char *dst, int32_t layer, enum linear_role role) {
+    snprintf(dst, TENSOR_NAME_MAX, "model.layers.%d.%s", layer, role_names[role].hf);
+    return dst;
+}
+
+void weights_linear_shape(const struct model_cfg *c,
+                          enum linear_role role,
+                          int32_t *n,
+                          int32_t *k) {
+    const int32_t q = c->n_head * c->head_dim;
+    const int32_t kv = c->n_kv_head * c->head_dim;
+    const int32_t shape[LINEAR_N][2] = {
+        {q, c->hidden},      {kv, c->hidden},     {kv, c->hidden},    {c->hidden, q},
+        {c->ffn, c->hidden}, {c->ffn, c->hidden}, {c->hidden, c->ffn}};
+    *n = shape[role][0];
+    *k = shape[role][1];
+}
+
+/* Memory that lives as long as the weights. */
+static void *own(void *ctx, int64_t bytes) {
+    struct weights *w = ctx;
+    void **list = mem_realloc(MEM_WEIGHTS, w->owned, (w->n_owned + 1) * (int64_t)sizeof *list);
+    if (!list) {
+        return NULL;
+    }
+    w->owned = list;
+    void *p = mem_calloc(MEM_WEIGHTS, bytes);
+    if (p) {
+        w->owned[w->n_owned++] = p;
+    }
+    return p;
+}
+
+static const char *module_name(const struct loader *l,
+                               int32_t layer,
+                               enum linear_role role,
+                               char dst[TENSOR_NAME_MAX]) {
+    if (l->w->ckpt->kind == CKPT_GGUF) {
+        snprintf(dst, TENSOR_NAME_MAX, "blk.%d.%s", layer, role_names[role].gguf);
+        return dst;
+    }
+    return weights_module_name(dst, layer, role);
+}
+
+static int find(const struct loader *l, const char *name, const struct tensor **t) {
+    *t = ckpt_find(l->w->ckpt, name);
+    if (!*t) {
+        return err_set(ERR_NOTFOUND, "%s: tensor \"%s\" is missing", l->w->ckpt->path, name);
+    }
+    return l->check ? finite_check(*t, l->w->ckpt->path) : 0;
+}
+
+/* Binds a vector as f32. */
+static int bind_vector(struct loader *l, const char *name, int32_t n, const float **out) {
+    const struct tensor *t = NULL;
+    char shape[TENSOR_SHAPE_TEXT];
+    int rc = find(l, name, &t);
+    if (rc) {
+        return rc;
+    }
+    bool plain = t->type == DTYPE_F32 || t->type == DTYPE_F16 || t->type == DTYPE_BF16;
+    if (!plain || t->n_dim != 1 || t->dim[0] != n) {
+        return err_set(ERR_FORMAT, "%s: tensor \"%s\": %s %s, want F32, F16 or BF16 [%d]",
+                       l->w->ckpt->path, name, dtype_info(t->type)->name,
+                       tensor_shape_text(shape, t->dim, t->n_dim), n);
+    }
+    float *v = own(l->w, n * (int64_t)sizeof *v);
+    if (!v) {
+        return ERR_NOMEM;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        uint16_t h = 0;
+        if (t->type == DTYPE_F32) {
+            memcpy(&v[i], t->data + 4 * (int64_t)i, 4);
+        } else {
+            memcpy(&h, t->data + 2 * (int64_t)i, 2);
+            v[i] = t->type == DTYPE_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+        }
+    }
+    l->w->n_param += n;
+    l->w->bytes += t->bytes;
+    *out = v;
+    return 0;
+}
+
+static bool multiplied(enum dtype t) {
+    return t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16 || t == DTYPE_Q4_0 ||
+           t == DTYPE_Q4_1 || t == DTYPE_Q8_0;
+}
+
+/* Binds a plain or block-quantized [n,k] matrix. */
+static int bind_matrix(struct loader *l, const char *name, int32_t n, int32_t k, struct wmat *m) {
+    const struct tensor *t = NULL;
+    char shape[TENSOR_SHAPE_TEXT];
+    int rc = find(l, name, &t);
+    if (rc) {
+        return rc;
+    }
+    if (!multiplied(t->type)) {
+        return err_set(ERR_UNSUPPORTED, "%s: tensor \"%s\": weights of type %s are not multiplied",
+                       l->w->ckpt->path, name, dtype_info(t->type)->name);
+    }
+    if (t->n_dim != 2 || t->dim[0] != n || t->dim[1] != k) {
+        return err_set(ERR_FORMAT, "%s: tensor \"%s\": shape %s, want [%d, %d]", l->w->ckpt->path,
+                       name, tensor_shape_text(shape, t->dim, t->n_dim), n, k);
+    }
+    *m = (struct wmat){
+        .type = t->type, .n = n, .k = k, .data = t->data, .row_bytes = dtype_row_bytes(t->type, k)};
+    if ((uintptr_t)t->data % (t->type == DTYPE_F32 ? 4 : 2) != 0) {
+        void *copy = own(l->w, t->bytes); /* why: f32 rows are used in place */
+        if (!copy) {
+            return ERR_NOMEM;
+        }
+        memcpy(copy, t->data, (size_t)t->bytes);
+        m->data = copy;
+    }
+    l->w->n_param += (int64_t)n * k;
+    l->w->bytes += t->bytes;
+    return 0;
+}
+
+/* Undoes llama.cpp's row order of q and k. */
+static int unpermute(struct loader *l, struct linear *lin) {
+    int32_t d = l->w->cfg.head_dim;
+    int64_t row = lin->w.row_bytes;
+    uint8_t *dst = own(l->w, lin->w.n * row);
+    float *bias = lin->bias ? own(l->w, lin->w.n * (int64_t)sizeof *bias) : NULL;
+    if (!dst || (lin->bias && !bias)) {
+        return ERR_NOMEM;
+    }
+    for (int32_t r = 0; r < lin->w.n; r++) {
+        int32_t i = r % d;
+        int32_t from = r - i + (i < d / 2 ? 2 * i : 2 * (i - d / 2) + 1);
+        memcpy(dst + r * row, (const uint8_t *)lin->w.data + from * row, (size_t)row);
+        if (bias) {
+            bias[r] = lin->bias[from];
+        }
+    }
+    lin->w.data = dst;
+    lin->bias = bias;
+    return 0;
+}
+
+static int bind_packed(struct loader *l, const char *module, int32_t n, int32_t k, struct wmat *m) {
+    static const char *const parts[] = {"weight_packed", "weight_scale", "weight_zero_point"};
+    int rc = qformat_bind_packed(l->w->ckpt, module, n, k, own, l->w, m);
+    for (int32_t i = 0; i < ARRAY_LEN(parts) && !rc; i++) {
+        char name[TENSOR_NAME_MAX + 32];
+        snprintf(name, sizeof name, "%s.%s", module, parts[i]);
+        const struct tensor *t = ckpt_find(l->w->ckpt, name);
+        l->w->bytes += t ? t->bytes : 0;
+        rc = t && l->check ? finite_check(t, l->w->ckpt->path) : 0;
+    }
+    l->w->n_param += (int64_t)n * k;
+    return rc;
+}
+
+static int bind_linear(
+    struct loader *l, const char *module, int32_t n, int32_t k, bool bias, struct linear *lin) {
+    char name[TENSOR_NAME_MAX + 32];
+    snprintf(name, sizeof name, "%s.weight_packed", module);
+    int rc;
+    if (ckpt_find(l->w->ckpt, name)) {
+        rc = bind_packed(l, module, n, k, &lin->w);
+    } else {
+        snprintf(name, sizeof name, "%s.weight", module);
+        rc = bind_matrix(l, name, n, k, &lin->w);
+    }
+    if (!rc && bias) {
+        snprintf(name, sizeof name, "%s.bias", module);
+        rc = bind_vector(l, name, n, &lin->bias);
+    }
+    return rc;
+}
+
+static bool has_bias(const struct model_cfg *c, enum linear_role role) {
+    if (role == LINEAR_O) {
+        return c->o_bias;
+    }
+    return role <= LINEAR_V ? c->attn_bias : c->mlp_bias;
+}
+
+static int bind_norms(struct loader *l, int32_t i, struct layer_weights *lw) {
+    static const char *const hf[] = {"input_layernorm", "post_attention_layernorm",
+                                     "self_attn.q_norm", "self_attn.k_norm"};
+    static const char *const gg[] = {"attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"};
+    const struct model_cfg *c = &l->w->cfg;
+    const float **dst[] = {&lw->attn_norm, &lw->mlp_norm, &lw->q_norm, &lw->k_norm};
+    for (int32_t j = 0; j < (c->qk_norm ? 4 : 2); j++) {
+        char name[TENSOR_NAME_MAX];
+        if (l->w->ckpt->kind == CKPT_GGUF) {
+            snprintf(name, sizeof name, "blk.%d.%s.weight", i, gg[j]);
+        } else {
+            snprintf(name, sizeof name, "model.layers.%d.%s.weight", i, hf[j]);
+        }
+        int rc = bind_vector(l, name, j < 2 ? c->hidden : c->head_dim, dst[j]);
+        if (rc) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int bind_layer(struct loader *l, int32_t i) {
+    struct layer_weights *lw = &l->w->layer[i];
+    int rc = bind_norms(l, i, lw);
+    for (int32_t r = 0; r < LINEAR_N && !rc; r++) {
+        char module[TENSOR_NAME_MAX];
+        int32_t n = 0;
+        int32_t k = 0;
+        enum linear_role role = (enum linear_role)r;
+        weights_linear_shape(&l->w->cfg, role, &n, &k);
+        rc = bind_linear(l, module_name(l, i, role, module), n, k, has_bias(&l->w->cfg, role),
+                         &lw->lin[r]);
+        if (!rc && l->w->ckpt->kind == CKPT_GGUF && l->arch->gguf_permutes_qk && r <= LINEAR_K) {
+            rc = unpermute(l, &lw->lin[r]);
+        }
+    }
+    return rc;
+}
+
+static int bind_ends(struct loader *l) {
+    bool gg = l->w->ckpt->kind == CKPT_GGUF;
+    const struct model_cfg *c = &l->w->cfg;
+    int rc = bind_matrix(l, gg ? "token_embd.weight" : "model.embed_tokens.weight", c->vocab,
+                         c->hidden, &l->w->embed);
+    rc = rc ? rc
+            : bind_vector(l, gg ? "output_norm.weight" : "model.norm.weight", c->hidden,
+                          &l->w->final_norm);
+    if (!rc && c->tied) {
+        l->w->head.w = l->w->embed;
+    } else if (!rc) {
+        rc = bind_linear(l, gg ? "output" : "lm_head", c->vocab, c->hidden, false, &l->w->head);
+    }
+    return rc;
+}
+
+static int load_all(struct loader *l) {
+    struct qformat q = {.text = "none"};
+    struct weights *w = l->w;
+    int rc = arch_find(w->ckpt, &l->arch);
+    rc = rc ? rc : arch_read_cfg(w->ckpt, &w->cfg);
+    if (!rc && w->ckpt->kind == CKPT_HF) {
+        rc = qformat_read(w->ckpt->config, w->ckpt->path, &q);
+    }
+    if (rc) {
+        return rc;
+    }
+    w->layer = mem_array(MEM_WEIGHTS, w->cfg.n_layer, (int64_t)sizeof *w->layer);
+    if (!w->layer) {
+        return ERR_NOMEM;
+    }
+    rc = bind_ends(l);
+    for (int32_t i = 0; i < w->cfg.n_layer && !rc; i++) {
+        rc = bind_layer(l, i);
+    }
+    if (!rc) {
+        str_copy(w->scheme, (int64_t)sizeof w->scheme,
+                 q.present ? q.text : dtype_info(w->layer[0].lin[LINEAR_UP].w.type)->name);
+    }
+    return rc;
+}
+
+int weights_load(const struct ckpt *c, const struct weights_opts *opts, struct weights **out) {
+    struct weights *w = mem_calloc(MEM_WEIGHTS, (int64_t)sizeof *w);
+    if (!w) {
+        return ERR_NOMEM;
+    }
+    w->ckpt = c;
+    struct loader l = {.w = w, .check = !(opts && opts->no_finite_check)};
+    int rc = load_all(&l);
+    if (rc) {
+        weights_free(w);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+void weights_free(struct weights *w) {
+    if (!w) {
+        return;
+    }
+    for (int32_t i = 0; i < w->n_owned; i++) {
+        mem_free(w->owned[i]);
+    }
+    mem_free(w->owned);
+    mem_free(w->layer);
+    mem_free(w);
+}

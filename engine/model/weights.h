@@ -1,0 +1,68 @@
+/* Weights: the tensors of a checkpoint bound to the places where the forward pass uses them.
+ *
+ * The arrow "weights" of the chain: made by weights_load, taken by forward_run. Matrices stay in
+ * their stored format inside the checkpoint's map; only vectors (norms, biases), re-ordered q and k
+ * rows of permuted GGUF files, misaligned tensors and unpacked zero points are copied. */
+#ifndef ENGINE_MODEL_WEIGHTS_H
+#define ENGINE_MODEL_WEIGHTS_H
+
+#include "engine/model/ckpt.h"
+#include "engine/model/model_cfg.h"
+
+enum linear_role {
+    LINEAR_Q,
+    LINEAR_K,
+    LINEAR_V,
+    LINEAR_O,
+    LINEAR_GATE,
+    LINEAR_UP,
+    LINEAR_DOWN,
+    LINEAR_N
+};
+
+struct linear {
+    struct wmat w;     /* [n,k] stored format */
+    const float *bias; /* [n] or NULL */
+};
+
+struct layer_weights {
+    const float *attn_norm;      /* [E] */
+    const float *mlp_norm;       /* [E] */
+    const float *q_norm;         /* [D] or NULL */
+    const float *k_norm;         /* [D] or NULL */
+    struct linear lin[LINEAR_N]; /* q [H*D,E] k,v [K*D,E] o [E,H*D] gate,up [F,E] down [E,F] */
+};
+
+struct weights {
+    const struct ckpt *ckpt; /* ref, must outlive the weights */
+    struct model_cfg cfg;
+    struct wmat embed;           /* [V,E] */
+    struct linear head;          /* [V,E]; the embedding table again when tied */
+    const float *final_norm;     /* [E] */
+    struct layer_weights *layer; /* own, [L] */
+    void **owned;                /* own, copies that the bindings point to */
+    int32_t n_owned;
+    int64_t n_param; /* parameters, a tied table counted once */
+    int64_t bytes;   /* stored bytes of all of them, scales and zero points included */
+    char scheme[96]; /* "BF16", "Q4_1", "pack-quantized, int4, group 64, symmetric" */
+};
+
+struct weights_opts {
+    bool no_finite_check; /* skip the scan of all floating point data for NaN and infinity */
+};
+
+/* Binds and checks every tensor of the model.
+ * err:  ERR_NOTFOUND (tensor missing), ERR_FORMAT (shape or type found and wanted), ERR_NUMERIC
+ *       (first NaN or infinity: tensor and element), ERR_UNSUPPORTED, ERR_NOMEM
+ * own:  caller, weights_free
+ * cost: reads all weights once unless no_finite_check */
+int weights_load(const struct ckpt *c, const struct weights_opts *opts, struct weights **out);
+void weights_free(struct weights *w);
+
+/* Name of a module in Hugging Face form, "model.layers.3.mlp.up_proj"; dst [TENSOR_NAME_MAX]. */
+char *weights_module_name(char *dst, int32_t layer, enum linear_role role);
+
+/* n and k of a role. */
+void weights_linear_shape(const struct model_cfg *c, enum linear_role role, int32_t *n, int32_t *k);
+
+#endif
