@@ -124,6 +124,9 @@ struct backend_ops {
                     const float *v,
                     const struct batch *b);
 
+    /* Copies block src of the cache to block dst (copy on write). in: src != dst */
+    int (*kv_copy)(struct backend *be, const struct kv_view *kv, int32_t src, int32_t dst);
+
     /* Causal attention of each row over its sequence's cache (its own k, v already written):
      * y[t,h,:] = sum_s softmax_s(scale * q[t,h,:] . k[s,h/(H/K),:]) v[s,...], s = 0..pos[t].
      * q, y [T,H,D] */

@@ -1,0 +1,40 @@
+#include "engine/sched/seq.h"
+
+#include <string.h>
+
+#include "engine/base/err.h"
+#include "engine/base/mem.h"
+
+int seq_create(
+    const int32_t *prompt, int32_t n_prompt, int32_t max_new, int32_t block_tok, struct seq **out) {
+    struct seq *s = mem_calloc(MEM_SCHED, (int64_t)sizeof *s);
+    if (!s) {
+        return ERR_NOMEM;
+    }
+    s->cap = n_prompt + max_new;
+    s->cap_block = (int32_t)i64_div_up(s->cap, block_tok);
+    s->tok = mem_array(MEM_SCHED, s->cap, (int64_t)sizeof *s->tok);
+    s->block = mem_array(MEM_SCHED, s->cap_block, (int64_t)sizeof *s->block);
+    if (!s->tok || !s->block) {
+        seq_destroy(s);
+        return ERR_NOMEM;
+    }
+    memcpy(s->tok, prompt, (size_t)n_prompt * sizeof *prompt);
+    s->n_prompt = n_prompt;
+    s->n_known = n_prompt;
+    *out = s;
+    return 0;
+}
+
+void seq_destroy(struct seq *s) {
+    if (s) {
+        mem_free(s->tok);
+        mem_free(s->block);
+        mem_free(s);
+    }
+}
+
+const char *finish_name(enum finish f) {
+    static const char *const names[] = {"none", "stop", "length", "abort", "scored", "error"};
+    return names[f];
+}
