@@ -509,9 +509,9 @@ int engine_score(
     struct engine *e, const int32_t *ids, int32_t n, int32_t from, engine_row_fn row, void *ctx) {
     uint64_t id = 0;
     struct engine_request r = {
-        .ids = ids, .n_ids = n - 1, .score = true, .score_from = from, .row = row, .row_ctx = ctx};
-    if (n < 2 || from < 0) {
-        return err_set(ERR_RANGE, "scoring %d tokens from %d: at least 2 are needed", n, from);
+        .ids = ids, .n_ids = n, .score = true, .score_from = from, .row = row, .row_ctx = ctx};
+    if (from < 0 || from >= n) {
+        return err_set(ERR_RANGE, "scoring %d tokens from position %d", n, from);
     }
     int rc = engine_submit(e, &r, &id);
     for (;;) {
