@@ -22,16 +22,14 @@ struct vectors {
     struct tensor_dir dir;
 };
 
-static void vectors_open(const char *path, struct vectors *v)
-{
+static void vectors_open(const char *path, struct vectors *v) {
     memset(v, 0, sizeof *v);
     assert_ok(file_map(path, &v->map));
     assert_ok(safetensors_parse(path, v->map.data, v->map.size, &v->dir));
     assert_ok(tensor_dir_sort(&v->dir, path));
 }
 
-static const struct tensor *vector(const struct vectors *v, const char *name)
-{
+static const struct tensor *vector(const struct vectors *v, const char *name) {
     const struct tensor *t = tensor_dir_find(&v->dir, name);
     if (!t) {
         fail_msg("golden tensor %s is missing", name);
@@ -39,8 +37,7 @@ static const struct tensor *vector(const struct vectors *v, const char *name)
     return t;
 }
 
-static void vectors_close(struct vectors *v)
-{
+static void vectors_close(struct vectors *v) {
     tensor_dir_fini(&v->dir);
     file_unmap(&v->map);
 }
@@ -51,8 +48,7 @@ struct compare {
     double worst;
 };
 
-static int compare_row(void *ctx, int32_t pos, const float *logits, int32_t vocab)
-{
+static int compare_row(void *ctx, int32_t pos, const float *logits, int32_t vocab) {
     struct compare *c = ctx;
     assert_true(pos < c->n_rows);
     for (int32_t i = 0; i < vocab; i++) {
@@ -62,8 +58,7 @@ static int compare_row(void *ctx, int32_t pos, const float *logits, int32_t voca
     return 0;
 }
 
-static int open_on(const struct weights *w, int32_t m, struct engine **e)
-{
+static int open_on(const struct weights *w, int32_t m, struct engine **e) {
     struct engine_opts o = {.backend = machines[m].backend,
                             .variant = machines[m].variant,
                             .n_threads = 2,
@@ -73,9 +68,12 @@ static int open_on(const struct weights *w, int32_t m, struct engine **e)
     return engine_open(w, &o, e);
 }
 
-static void check_logits(struct engine *e, const char *model, int32_t m, const int32_t *ids,
-                         int32_t n, const float *want)
-{
+static void check_logits(struct engine *e,
+                         const char *model,
+                         int32_t m,
+                         const int32_t *ids,
+                         int32_t n,
+                         const float *want) {
     struct compare c = {.want = want, .n_rows = n};
     assert_ok(engine_score(e, ids, n, 0, compare_row, &c));
     if (!(c.worst <= 1e-3)) {
@@ -84,8 +82,7 @@ static void check_logits(struct engine *e, const char *model, int32_t m, const i
     }
 }
 
-static void check_greedy(struct engine *e, const int32_t *want, int32_t n_prompt, int32_t n)
-{
+static void check_greedy(struct engine *e, const int32_t *want, int32_t n_prompt, int32_t n) {
     uint64_t id = 0;
     int32_t at = n_prompt;
     struct engine_request r = {
@@ -107,10 +104,14 @@ static void check_greedy(struct engine *e, const int32_t *want, int32_t n_prompt
     assert_ok(engine_check(e));
 }
 
-static void each_machine(const char *model, const char *path, const int32_t *ids, int32_t n,
-                         const float *logits, const int32_t *greedy, int32_t n_prompt,
-                         int32_t n_greedy)
-{
+static void each_machine(const char *model,
+                         const char *path,
+                         const int32_t *ids,
+                         int32_t n,
+                         const float *logits,
+                         const int32_t *greedy,
+                         int32_t n_prompt,
+                         int32_t n_greedy) {
     struct ckpt *c = NULL;
     struct weights *w = NULL;
     assert_ok(ckpt_open(path, &c));
@@ -134,8 +135,7 @@ static void each_machine(const char *model, const char *path, const int32_t *ids
     ckpt_close(c);
 }
 
-static void tiny(const char *model)
-{
+static void tiny(const char *model) {
     char rel[256];
     struct vectors v;
     snprintf(rel, sizeof rel, "models/%s/golden.safetensors", model);
@@ -148,38 +148,32 @@ static void tiny(const char *model)
     vectors_close(&v);
 }
 
-static void test_models_llama_equals_transformers(void **state)
-{
+static void test_models_llama_equals_transformers(void **state) {
     (void)state;
     tiny("llama");
 }
 
-static void test_models_llama3_rope_equals_transformers(void **state)
-{
+static void test_models_llama3_rope_equals_transformers(void **state) {
     (void)state;
     tiny("llama3_rope");
 }
 
-static void test_models_smollm2_like_equals_transformers(void **state)
-{
+static void test_models_smollm2_like_equals_transformers(void **state) {
     (void)state;
     tiny("smollm2_like");
 }
 
-static void test_models_qwen3_equals_transformers(void **state)
-{
+static void test_models_qwen3_equals_transformers(void **state) {
     (void)state;
     tiny("qwen3");
 }
 
-static void test_models_qwen3_yarn_equals_transformers(void **state)
-{
+static void test_models_qwen3_yarn_equals_transformers(void **state) {
     (void)state;
     tiny("qwen3_yarn");
 }
 
-static void stories(const char *rel)
-{
+static void stories(const char *rel) {
     struct vectors v;
     const char *path = test_shared(rel);
     if (!path) {
@@ -195,20 +189,17 @@ static void stories(const char *rel)
     vectors_close(&v);
 }
 
-static void test_models_stories260k_safetensors(void **state)
-{
+static void test_models_stories260k_safetensors(void **state) {
     (void)state;
     stories("stories260K/hf");
 }
 
-static void test_models_stories260k_gguf(void **state)
-{
+static void test_models_stories260k_gguf(void **state) {
     (void)state;
     stories("stories260K/stories260K-f32.gguf");
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {TEST(test_models_llama_equals_transformers),
                                        TEST(test_models_llama3_rope_equals_transformers),
                                        TEST(test_models_smollm2_like_equals_transformers),
