@@ -200,13 +200,15 @@ static int add_merge(struct tok *t, int32_t rank, const struct tok_str *lr, stru
                                      : "the whole");
     }
     tok_merges_add(&t->merges, m);
+    t->rank_id[rank] = m.id;
     return 0;
 }
 
 static int add_merges(struct tok *t, const struct tok_cfg *c) {
     struct buf b;
     buf_init(&b, MEM_TEXT, 4 * TOK_TOKEN_MAX);
-    int rc = tok_merges_init(&t->merges, c->n_merges);
+    t->rank_id = mem_array(MEM_TEXT, c->n_merges, sizeof *t->rank_id);
+    int rc = t->rank_id ? tok_merges_init(&t->merges, c->n_merges) : ERR_NOMEM;
     for (int32_t i = 0; i < c->n_merges && !rc; i++) {
         rc = add_merge(t, i, c->merge + 2 * (int64_t)i, &b);
     }
@@ -378,6 +380,7 @@ void tok_destroy(struct tok *t) {
     tok_trie_fini(&t->normal);
     tok_vocab_fini(&t->vocab);
     tok_merges_fini(&t->merges);
+    mem_free(t->rank_id);
     mem_free(t->piece);
     buf_fini(&t->piece_bytes);
     mem_free(t->flags);

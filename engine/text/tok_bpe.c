@@ -21,21 +21,24 @@
 #include "engine/text/tok_int.h"
 #include "engine/text/utf8.h"
 
-static bool before(const struct tok_cand *a, const struct tok_cand *b) {
-    return a->rank != b->rank ? a->rank < b->rank : a->pos < b->pos;
+/* A candidate is one number, rank above position. Four children a node: half the depth, and a
+ * node's children lie side by side. */
+static uint64_t cand(int32_t rank, int32_t pos) {
+    return (uint64_t)(uint32_t)rank << 32 | (uint32_t)pos;
 }
 
-static void sift_down(struct tok_cand *h, int64_t n, int64_t i) {
-    struct tok_cand c = h[i];
+static void sift_down(uint64_t *h, int64_t n, int64_t i) {
+    uint64_t c = h[i];
     for (;;) {
-        int64_t k = 2 * i + 1;
+        int64_t k = 4 * i + 1;
+        int64_t end = i64_min(k + 4, n);
         if (k >= n) {
             break;
         }
-        if (k + 1 < n && before(&h[k + 1], &h[k])) {
-            k++;
+        for (int64_t j = k + 1; j < end; j++) {
+            k = h[j] < h[k] ? j : k;
         }
-        if (!before(&h[k], &c)) {
+        if (h[k] >= c) {
             break;
         }
         h[i] = h[k];
@@ -44,17 +47,17 @@ static void sift_down(struct tok_cand *h, int64_t n, int64_t i) {
     h[i] = c;
 }
 
-static void push(struct tok_cand *h, int64_t *n, struct tok_cand c) {
+static void push(uint64_t *h, int64_t *n, uint64_t c) {
     int64_t i = (*n)++;
-    while (i > 0 && before(&c, &h[(i - 1) / 2])) {
-        h[i] = h[(i - 1) / 2];
-        i = (i - 1) / 2;
+    while (i > 0 && c < h[(i - 1) / 4]) {
+        h[i] = h[(i - 1) / 4];
+        i = (i - 1) / 4;
     }
     h[i] = c;
 }
 
-static struct tok_cand pop(struct tok_cand *h, int64_t *n) {
-    struct tok_cand top = h[0];
+static uint64_t pop(uint64_t *h, int64_t *n) {
+    uint64_t top = h[0];
     h[0] = h[--*n];
     if (*n > 0) {
         sift_down(h, *n, 0);
@@ -76,7 +79,7 @@ static int reserve(struct tok_work *w, int64_t n) {
     }
     if (2 * n > w->n_heap) {
         int64_t cap = i64_max(512, i64_max(2 * n, 2 * w->n_heap));
-        struct tok_cand *heap = mem_realloc(MEM_TEXT, w->heap, cap * (int64_t)sizeof *heap);
+        uint64_t *heap = mem_realloc(MEM_TEXT, w->heap, cap * (int64_t)sizeof *heap);
         if (!heap) {
             return ERR_NOMEM;
         }
@@ -143,43 +146,49 @@ static int64_t split_chars(const struct tok *t, const uint8_t *p, int64_t n, str
 }
 
 static void
-offer(const struct tok *t, const struct tok_sym *s, int32_t pos, struct tok_cand *h, int64_t *n) {
+offer(const struct tok *t, const struct tok_sym *s, int32_t pos, uint64_t *h, int64_t *n) {
     const struct tok_merge *m = tok_merges_find(&t->merges, s[pos].id, s[s[pos].next].id);
     if (m) {
-        push(h, n, (struct tok_cand){.rank = m->rank, .pos = pos, .id = m->id});
+        push(h, n, cand(m->rank, pos));
     }
 }
 
-static void merge(const struct tok *t, struct tok_sym *s, int32_t n, struct tok_cand *h) {
+/* Is the pair that stands there now still the candidate's? Scores share ranks, merges do not. */
+static bool current(const struct tok *t, const struct tok_merge *m, int32_t rank) {
+    return m && (t->rank_id ? m->id == t->rank_id[rank] : m->rank == rank);
+}
+
+static void merge(const struct tok *t, struct tok_sym *s, int32_t n, uint64_t *h) {
     int64_t n_heap = 0;
     for (int32_t i = 0; i + 1 < n; i++) {
         const struct tok_merge *m = tok_merges_find(&t->merges, s[i].id, s[i + 1].id);
         if (m) {
-            h[n_heap++] = (struct tok_cand){.rank = m->rank, .pos = i, .id = m->id};
+            h[n_heap++] = cand(m->rank, i);
         }
     }
-    for (int64_t i = n_heap / 2 - 1; i >= 0; i--) {
+    for (int64_t i = (n_heap - 2) / 4; i >= 0 && n_heap > 1; i--) {
         sift_down(h, n_heap, i);
     }
     while (n_heap > 0) {
-        struct tok_cand c = pop(h, &n_heap);
-        int32_t right = s[c.pos].next;
-        if (s[c.pos].id < 0 || right >= n) {
+        uint64_t c = pop(h, &n_heap);
+        int32_t pos = (int32_t)(c & UINT32_MAX);
+        int32_t right = s[pos].next;
+        if (s[pos].id < 0 || right >= n) {
             continue;
         }
-        const struct tok_merge *m = tok_merges_find(&t->merges, s[c.pos].id, s[right].id);
-        if (!m || m->id != c.id) {
+        const struct tok_merge *m = tok_merges_find(&t->merges, s[pos].id, s[right].id);
+        if (!current(t, m, (int32_t)(c >> 32))) {
             continue;
         }
-        s[c.pos].id = c.id;
-        s[c.pos].next = s[right].next;
+        s[pos].id = m->id;
+        s[pos].next = s[right].next;
         s[right].id = -1;
         if (s[right].next < n) {
-            s[s[right].next].prev = c.pos;
-            offer(t, s, c.pos, h, &n_heap);
+            s[s[right].next].prev = pos;
+            offer(t, s, pos, h, &n_heap);
         }
-        if (s[c.pos].prev >= 0) {
-            offer(t, s, s[c.pos].prev, h, &n_heap);
+        if (s[pos].prev >= 0) {
+            offer(t, s, s[pos].prev, h, &n_heap);
         }
     }
 }

@@ -18,7 +18,7 @@
 #include "engine/text/tok_int.h"
 #include "engine/text/utf8.h"
 
-enum { MERGES_TXT_MAX = 1 << 28, CHAT_MAX = 1 << 22 };
+enum { CONFIG_MAX = 1 << 26, MERGES_TXT_MAX = 1 << 28, CHAT_MAX = 1 << 22 };
 
 static void reader_init(struct tok_reader *r, const char *where) {
     *r = (struct tok_reader){.cfg = {.where = where, .unk = -1, .bos = -1}};
@@ -74,14 +74,28 @@ static const char *config_template(const struct tok_reader *r) {
     return json_string_value(v);
 }
 
+/* why: not json_read; model_max_length is often 10^30, which jansson takes as a real only */
+static int parse_config(struct tok_reader *r, const char *path) {
+    struct buf b;
+    json_error_t e;
+    buf_init(&b, MEM_TEXT, CONFIG_MAX);
+    int rc = file_read(path, &b);
+    if (!rc) {
+        r->config = json_loadb(buf_cstr(&b), (size_t)b.len, JSON_DECODE_INT_AS_REAL, &e);
+        if (!json_is_object(r->config)) {
+            rc = err_set(ERR_FORMAT, "%s: line %d: %s", path, r->config ? 1 : e.line,
+                         r->config ? "no object" : e.text);
+        }
+    }
+    buf_fini(&b);
+    return rc;
+}
+
 static int read_config(struct tok_reader *r, const char *dir) {
     char path[FILE_PATH_MAX];
     int rc = file_join(path, dir, "tokenizer_config.json");
     if (!rc && file_exists(path)) {
-        rc = json_read(path, &r->config);
-        if (!rc && !json_is_object(r->config)) {
-            rc = err_set(ERR_FORMAT, "%s: no object", path);
-        }
+        rc = parse_config(r, path);
     }
     rc = rc ? rc : file_join(path, dir, "chat_template.jinja");
     if (!rc && file_exists(path)) {

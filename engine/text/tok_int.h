@@ -129,6 +129,7 @@ struct tok_work;
 struct tok {
     struct tok_vocab vocab;
     struct tok_merges merges;
+    int32_t *rank_id;        /* own, [n_merges] id that a rank makes; NULL with scores */
     struct tok_span *piece;  /* own, [n_vocab] decoded bytes */
     struct buf piece_bytes;  /* own */
     uint8_t *flags;          /* own, [n_vocab] TOK_F_* */
@@ -210,13 +211,6 @@ struct tok_sym {
     int32_t next;
 };
 
-/* A candidate: smallest (rank, pos) first. */
-struct tok_cand {
-    int32_t rank;
-    int32_t pos;
-    int32_t id;
-};
-
 enum { TOK_CACHE_SLOTS = 1 << 15, TOK_CACHE_KEY = 20, TOK_CACHE_IDS = 6 };
 
 /* A short piece and its ids; direct-mapped. n_key 0: empty. 48 bytes */
@@ -241,7 +235,7 @@ struct tok_work {
     struct buf seg[TOK_STEPS_MAX]; /* own: segments rewritten by a step */
     struct tok_sym *sym;           /* own, [n_sym] */
     int64_t n_sym;
-    struct tok_cand *heap; /* own, [n_heap] */
+    uint64_t *heap; /* own, [n_heap] candidates, rank << 32 | position */
     int64_t n_heap;
     struct tok_cached *cache; /* own, [TOK_CACHE_SLOTS] */
 };

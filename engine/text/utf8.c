@@ -297,17 +297,80 @@ normalize(enum utf8_form form, const uint8_t *p, int64_t n, struct buf *out, str
     return rc;
 }
 
+/* True for characters that are their own NFC and never combine with what stands before them (they
+ * may combine with a mark behind them). Not all such characters, but whole common scripts. */
+static bool nfc_plain(uint32_t cp) {
+    static const uint32_t ranges[][2] = {
+        {0x400, 0x482},   {0x2010, 0x2027}, {0x3001, 0x3029}, {0x3041, 0x3094}, {0x30a1, 0x30fa},
+        {0x3400, 0x4dbf}, {0x4e00, 0x9fff}, {0xac00, 0xd7a3}, {0xff01, 0xffee}, {0x1f300, 0x1faff},
+    };
+    if (cp < 0x300) {
+        return true;
+    }
+    for (int32_t i = 0; i < ARRAY_LEN(ranges); i++) {
+        if (cp <= ranges[i][1]) {
+            return cp >= ranges[i][0];
+        }
+    }
+    return false;
+}
+
+/* End of the stretch of plain characters at p[i]. out: *last is where its last character begins */
+static int64_t plain_end(const uint8_t *p, int64_t n, int64_t i, int64_t *last) {
+    *last = i;
+    while (i < n) {
+        uint32_t cp;
+        if (p[i] < 0xcc) { /* cc 80 is U+0300 */
+            *last = i;
+            i += p[i] < 0x80 ? 1 : 2;
+            continue;
+        }
+        int32_t k = utf8_get(p + i, &cp);
+        if (!nfc_plain(cp)) {
+            break;
+        }
+        *last = i;
+        i += k;
+    }
+    return i;
+}
+
+static int64_t strange_end(const uint8_t *p, int64_t n, int64_t i) {
+    while (i < n) {
+        uint32_t cp;
+        int32_t k = utf8_get(p + i, &cp);
+        if (nfc_plain(cp)) {
+            break;
+        }
+        i += k;
+    }
+    return i;
+}
+
+/* NFC by stretches: plain text is copied; a strange stretch is normalised together with the plain
+ * character before it, which a mark may join. */
+static int compose(const uint8_t *p, int64_t n, struct buf *out, struct run *r) {
+    int64_t i = 0;
+    int rc = 0;
+    while (i < n && !rc) {
+        int64_t last;
+        int64_t end = plain_end(p, n, i, &last);
+        int64_t keep = end == n ? n : last;
+        rc = buf_add(out, p + i, keep - i);
+        i = keep;
+        if (i < n && !rc) {
+            end = strange_end(p, n, end);
+            r->n = 0;
+            rc = normalize(UTF8_NFC, p + i, end - i, out, r);
+            i = end;
+        }
+    }
+    return rc;
+}
+
 int utf8_normalize(enum utf8_form form, const uint8_t *p, int64_t n, struct buf *out) {
-    int64_t plain = 0;
-    uint8_t stop = form == UTF8_NFC ? 0xcc : 0x80; /* cc 80 is U+0300 */
-    while (plain < n && p[plain] < stop) {
-        plain++;
-    }
-    if (plain == n) {
-        return buf_add(out, p, n);
-    }
     struct run r = {0};
-    int rc = normalize(form, p, n, out, &r);
+    int rc = form == UTF8_NFC ? compose(p, n, out, &r) : normalize(form, p, n, out, &r);
     mem_free(r.cp);
     mem_free(r.tmp);
     return rc;

@@ -48,7 +48,7 @@ enum utf8_form { UTF8_NFC, UTF8_NFD, UTF8_NFKC, UTF8_NFKD };
 
 /* Appends the normal form of n bytes of valid text to out.
  * err:  ERR_LIMIT, ERR_NOMEM
- * cost: linear also for long runs of combining marks; text below U+0300 is copied for NFC */
+ * cost: linear also for long runs of combining marks; NFC copies stretches of common scripts */
 int utf8_normalize(enum utf8_form form, const uint8_t *p, int64_t n, struct buf *out);
 
 #endif
