@@ -73,9 +73,16 @@ VEC_INLINE void dec_nibbles(enum dtype type, const uint8_t *p, vf scale, vf bias
     v[0] = vf_lookup(table, n[0]);
     v[1] = vf_lookup(table, n[1]);
 #else
+    const float two23 = 8388608.0F;
     VEC_UNROLL
     for (int32_t i = 0; i < VEC_N32; i++) {
-        v[i] = dec_value(type, __builtin_convertvector(n[i], vf), scale, bias);
+        if (type == DTYPE_Q4_1) {
+            v[i] = dec_value(type, __builtin_convertvector(n[i], vf), scale, bias);
+        } else {
+            /* why: n as the low bits of 2^23 + n needs no conversion, and 2^23 goes with bias;
+             * every step but the product is exact */
+            v[i] = dec_value(type, vf_bits(n[i] | 0x4b000000), scale, bias + two23);
+        }
     }
 #endif
 }
@@ -145,18 +152,18 @@ dec_row(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, float *
     }
 }
 
-/* Sums of x[0..k) times rows r..r+nr-1. in: dec_whole(w); nr 1 or 4. out: lane i for row r + i */
-VEC_INLINE v4f dec_dot(enum dtype type,
-                       int32_t piece,
-                       const struct wmat *w,
-                       int32_t r,
-                       const float *x,
-                       const int32_t nr) {
+/* acc[i] += x[0..k) times row r + i, for nr rows. in: dec_whole(w); nr 1, 2 or 4, a constant */
+VEC_INLINE void dec_add(enum dtype type,
+                        int32_t piece,
+                        const struct wmat *w,
+                        int32_t r,
+                        const float *x,
+                        const int32_t nr,
+                        vf *acc) {
     const uint8_t *base = (const uint8_t *)w->data + r * w->row_bytes;
     int32_t span = dec_span(type, w);
     int32_t n_group = w->k / span;
     int64_t at = 0;
-    vf acc[4] = {0};
     for (int32_t g = 0; g < n_group; g++) {
         struct dec_group group[4] = {0};
         VEC_UNROLL
@@ -177,8 +184,26 @@ VEC_INLINE v4f dec_dot(enum dtype type,
             x += 32;
         }
     }
-    return nr == 4 ? vf_sum4(acc[0], acc[1], acc[2], acc[3])
-                   : vf_sum4(acc[0], acc[0], acc[0], acc[0]);
+}
+
+VEC_INLINE v4f
+dec_dot1(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, const float *x) {
+    vf acc[4] = {0};
+    dec_add(type, piece, w, r, x, 1, acc);
+    return vf_sum4(acc[0], acc[0], acc[0], acc[0]);
+}
+
+VEC_INLINE v4f
+dec_dot4(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, const float *x) {
+    vf acc[4] = {0};
+    if (type == DTYPE_W4 && VEC_W < 16) {
+        /* why: scales and zero points of four rows leave no register for the sums */
+        dec_add(type, piece, w, r, x, 2, acc);
+        dec_add(type, piece, w, r + 2, x, 2, acc + 2);
+    } else {
+        dec_add(type, piece, w, r, x, 4, acc);
+    }
+    return vf_sum4(acc[0], acc[1], acc[2], acc[3]);
 }
 
 typedef void dec_row_fn(const struct wmat *w, int32_t r, float *out);
@@ -189,10 +214,10 @@ typedef v4f dec_dot_fn(const struct wmat *w, int32_t r, const float *x);
         dec_row((type), (piece), w, r, out);                                                       \
     }                                                                                              \
     static inline v4f dec_dot1_##suffix(const struct wmat *w, int32_t r, const float *x) {         \
-        return dec_dot((type), (piece), w, r, x, 1);                                               \
+        return dec_dot1((type), (piece), w, r, x);                                                 \
     }                                                                                              \
     static inline v4f dec_dot4_##suffix(const struct wmat *w, int32_t r, const float *x) {         \
-        return dec_dot((type), (piece), w, r, x, 4);                                               \
+        return dec_dot4((type), (piece), w, r, x);                                                 \
     }
 DEC_FORMATS(DEC_DEFINE)
 #undef DEC_DEFINE

@@ -369,7 +369,7 @@ VEC_INLINE void vf_f16_pair(const uint8_t *p, vf *a, vf *b) {
 }
 
 VEC_INLINE vf vf_bf16_set1(const uint8_t *p) {
-    return vf_set1(bf16_to_f32(load_half(p)));
+    return vf_bits(vi_set1((int32_t)((uint32_t)load_half(p) << 16)));
 }
 
 /* The tree over the lanes of one vector. */
