@@ -42,24 +42,6 @@ VEC_INLINE struct dec_group dec_group(const struct wmat *w, int64_t g) {
     return d;
 }
 
-/* 16 bytes: low nibbles to elements 0..15, high nibbles to 16..31. */
-VEC_INLINE void dec_halves(const uint8_t *p, vf v[VEC_N32]) {
-    __m128i b = _mm_loadu_si128((const void *)p);
-    __m128i mask = _mm_set1_epi8(15);
-    vf_u8x16(_mm_and_si128(b, mask), v);
-    vf_u8x16(_mm_and_si128(_mm_srli_epi16(b, 4), mask), v + VEC_N16);
-}
-
-/* 16 bytes: element i is the nibble at bit 4 * i. */
-VEC_INLINE void dec_pairs(const uint8_t *p, vf v[VEC_N32]) {
-    __m128i b = _mm_loadu_si128((const void *)p);
-    __m128i mask = _mm_set1_epi8(15);
-    __m128i even = _mm_and_si128(b, mask);
-    __m128i odd = _mm_and_si128(_mm_srli_epi16(b, 4), mask);
-    vf_u8x16(_mm_unpacklo_epi8(even, odd), v);
-    vf_u8x16(_mm_unpackhi_epi8(even, odd), v + VEC_N16);
-}
-
 VEC_INLINE void dec_plain(enum dtype type, const uint8_t *p, vf v[VEC_N32]) {
     VEC_UNROLL
     for (int32_t i = 0; i < VEC_N32; i++) {
@@ -71,36 +53,68 @@ VEC_INLINE void dec_plain(enum dtype type, const uint8_t *p, vf v[VEC_N32]) {
     }
 }
 
+/* Stored numbers to weights, each operation rounded. bias: m of Q4_1, else what is subtracted */
+VEC_INLINE vf dec_value(enum dtype type, vf n, vf scale, vf bias) {
+    return type == DTYPE_Q4_1 ? n * scale + bias : (n - bias) * scale;
+}
+
+/* 32 nibbles at p to weights. why: with 16 lanes all 16 possible weights of a block fit one
+ * vector, so they are computed once and looked up */
+VEC_INLINE void dec_nibbles(enum dtype type, const uint8_t *p, vf scale, vf bias, vf v[VEC_N32]) {
+    vi n[VEC_N32];
+    if (type == DTYPE_W4) {
+        vi_pairs(p, n);
+    } else {
+        vi_halves(p, n);
+    }
+#if VEC_W == 16
+    const vf all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    vf table = dec_value(type, all, scale, bias);
+    v[0] = vf_lookup(table, n[0]);
+    v[1] = vf_lookup(table, n[1]);
+#else
+    const float two23 = 8388608.0F;
+    VEC_UNROLL
+    for (int32_t i = 0; i < VEC_N32; i++) {
+        if (type == DTYPE_Q4_1) {
+            v[i] = dec_value(type, __builtin_convertvector(n[i], vf), scale, bias);
+        } else {
+            /* why: n as the low bits of 2^23 + n needs no conversion, and 2^23 goes with bias;
+             * every step but the product is exact */
+            v[i] = dec_value(type, vf_bits(n[i] | 0x4b000000), scale, bias + two23);
+        }
+    }
+#endif
+}
+
+VEC_INLINE void dec_q8(const uint8_t *p, vf scale, vf v[VEC_N32]) {
+    vf_i8x16(p, v);
+    vf_i8x16(p + 16, v + VEC_N16);
+    VEC_UNROLL
+    for (int32_t i = 0; i < VEC_N32; i++) {
+        v[i] = v[i] * scale;
+    }
+}
+
 /* 32 weights at p. in: type a constant, so that one branch is left */
 VEC_INLINE void dec32(enum dtype type, const uint8_t *p, const struct dec_group *g, vf v[VEC_N32]) {
     if (type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16) {
         dec_plain(type, p, v);
         return;
     }
-    vf scale = type == DTYPE_W4 ? g->scale : vf_f16_set1(p);
-    vf bias = vf_set1(0);
-    if (type == DTYPE_Q4_1) {
-        bias = vf_f16_set1(p + 2);
-        dec_halves(p + 4, v);
-    } else if (type == DTYPE_Q4_0) {
-        bias = vf_set1(8);
-        dec_halves(p + 2, v);
-    } else if (type == DTYPE_W4) {
-        bias = g->zero;
-        dec_pairs(p, v);
-    } else {
-        vf_i8x16(_mm_loadu_si128((const void *)(p + 2)), v);
-        vf_i8x16(_mm_loadu_si128((const void *)(p + 18)), v + VEC_N16);
+    if (type == DTYPE_W4) {
+        dec_nibbles(type, p, g->scale, g->zero, v);
+        return;
     }
-    VEC_UNROLL
-    for (int32_t i = 0; i < VEC_N32; i++) {
-        if (type == DTYPE_Q4_1) {
-            v[i] = v[i] * scale + bias;
-        } else if (type == DTYPE_Q8_0) {
-            v[i] = v[i] * scale;
-        } else {
-            v[i] = (v[i] - bias) * scale;
-        }
+    vf d;
+    vf m;
+    vf_f16_pair(p, &d, &m);
+    if (type == DTYPE_Q8_0) {
+        dec_q8(p + 2, d, v);
+    } else if (type == DTYPE_Q4_0) {
+        dec_nibbles(type, p + 2, d, vf_set1(8), v);
+    } else {
+        dec_nibbles(type, p + 4, d, m, v);
     }
 }
 
@@ -138,18 +152,18 @@ dec_row(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, float *
     }
 }
 
-/* Sums of x[0..k) times rows r..r+nr-1. in: dec_whole(w); nr 1 or 4. out: lane i for row r + i */
-VEC_INLINE v4f dec_dot(enum dtype type,
-                       int32_t piece,
-                       const struct wmat *w,
-                       int32_t r,
-                       const float *x,
-                       const int32_t nr) {
+/* acc[i] += x[0..k) times row r + i, for nr rows. in: dec_whole(w); nr 1, 2 or 4, a constant */
+VEC_INLINE void dec_add(enum dtype type,
+                        int32_t piece,
+                        const struct wmat *w,
+                        int32_t r,
+                        const float *x,
+                        const int32_t nr,
+                        vf *acc) {
     const uint8_t *base = (const uint8_t *)w->data + r * w->row_bytes;
     int32_t span = dec_span(type, w);
     int32_t n_group = w->k / span;
     int64_t at = 0;
-    vf acc[4] = {0};
     for (int32_t g = 0; g < n_group; g++) {
         struct dec_group group[4] = {0};
         VEC_UNROLL
@@ -170,8 +184,26 @@ VEC_INLINE v4f dec_dot(enum dtype type,
             x += 32;
         }
     }
-    return nr == 4 ? vf_sum4(acc[0], acc[1], acc[2], acc[3])
-                   : vf_sum4(acc[0], acc[0], acc[0], acc[0]);
+}
+
+VEC_INLINE v4f
+dec_dot1(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, const float *x) {
+    vf acc[4] = {0};
+    dec_add(type, piece, w, r, x, 1, acc);
+    return vf_sum4(acc[0], acc[0], acc[0], acc[0]);
+}
+
+VEC_INLINE v4f
+dec_dot4(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, const float *x) {
+    vf acc[4] = {0};
+    if (type == DTYPE_W4 && VEC_W < 16) {
+        /* why: scales and zero points of four rows leave no register for the sums */
+        dec_add(type, piece, w, r, x, 2, acc);
+        dec_add(type, piece, w, r + 2, x, 2, acc + 2);
+    } else {
+        dec_add(type, piece, w, r, x, 4, acc);
+    }
+    return vf_sum4(acc[0], acc[1], acc[2], acc[3]);
 }
 
 typedef void dec_row_fn(const struct wmat *w, int32_t r, float *out);
@@ -182,10 +214,10 @@ typedef v4f dec_dot_fn(const struct wmat *w, int32_t r, const float *x);
         dec_row((type), (piece), w, r, out);                                                       \
     }                                                                                              \
     static inline v4f dec_dot1_##suffix(const struct wmat *w, int32_t r, const float *x) {         \
-        return dec_dot((type), (piece), w, r, x, 1);                                               \
+        return dec_dot1((type), (piece), w, r, x);                                                 \
     }                                                                                              \
     static inline v4f dec_dot4_##suffix(const struct wmat *w, int32_t r, const float *x) {         \
-        return dec_dot((type), (piece), w, r, x, 4);                                               \
+        return dec_dot4((type), (piece), w, r, x);                                                 \
     }
 DEC_FORMATS(DEC_DEFINE)
 #undef DEC_DEFINE

@@ -3,7 +3,7 @@
  * exp(x): n = round(x / ln 2), r = x - n ln 2 in two steps, e^r by its Taylor polynomial of degree
  * 7
  * (|r| <= 0.347: truncation below 6e-9), times 2^n in two steps so that subnormal results are
- * rounded once. Error at most 1.5 ulp without and 1 ulp with fused multiply-add (test_cpu_math).
+ * rounded once. Error at most 1.5 ulp without and 1.25 ulp with fused multiply-add (test_cpu_math).
  * NaN stays NaN, -inf gives 0, +inf gives +inf.
  *
  * tanh(x): an odd polynomial below 1/4, else 1 - 2 / (e^2|x| + 1) with the sign of x.

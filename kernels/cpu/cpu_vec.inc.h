@@ -78,6 +78,12 @@ VEC_INLINE uint16_t load_half(const uint8_t *p) {
     return h;
 }
 
+VEC_INLINE int32_t load_word(const uint8_t *p) {
+    int32_t w;
+    memcpy(&w, p, sizeof(w));
+    return w;
+}
+
 #if VEC_W == 16
 
 VEC_INLINE __mmask16 vec_mask(int32_t n) {
@@ -106,12 +112,33 @@ VEC_INLINE vf vf_min(vf a, vf b) {
     return (vf)_mm512_min_ps((__m512)a, (__m512)b);
 }
 
-/* 16 bytes as floats: unsigned and signed. */
-VEC_INLINE void vf_u8x16(__m128i b, vf out[VEC_N16]) {
-    out[0] = (vf)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(b));
+/* 32 nibbles of 16 bytes, one a lane: low nibbles are elements 0..15, high ones 16..31.
+ * out: bits above the low four are arbitrary with 16 lanes, zero otherwise */
+VEC_INLINE void vi_halves(const uint8_t *p, vi out[VEC_N32]) {
+    vi b = (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p));
+    out[0] = b;
+    out[1] = (vi)_mm512_srli_epi32((__m512i)b, 4);
 }
 
-VEC_INLINE void vf_i8x16(__m128i b, vf out[VEC_N16]) {
+/* 32 nibbles of 16 bytes: element i is at bit 4 * i. out: as vi_halves */
+VEC_INLINE void vi_pairs(const uint8_t *p, vi out[VEC_N32]) {
+    const __m512i shift =
+        _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+    for (int32_t i = 0; i < 2; i++) {
+        __m512i w = _mm512_mask_set1_epi32(_mm512_set1_epi32(load_word(p + i * 8)), 0xff00,
+                                           load_word(p + i * 8 + 4));
+        out[i] = (vi)_mm512_srlv_epi32(w, shift);
+    }
+}
+
+/* table[n & 15] for the n of each lane. */
+VEC_INLINE vf vf_lookup(vf table, vi n) {
+    return (vf)_mm512_permutexvar_ps((__m512i)n, (__m512)table);
+}
+
+/* 16 signed bytes as floats. */
+VEC_INLINE void vf_i8x16(const uint8_t *p, vf out[VEC_N16]) {
+    __m128i b = _mm_loadu_si128((const void *)p);
     out[0] = (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(b));
 }
 
@@ -173,14 +200,27 @@ VEC_INLINE vf vf_min(vf a, vf b) {
     return (vf)_mm256_min_ps((__m256)a, (__m256)b);
 }
 
-VEC_INLINE void vf_u8x16(__m128i b, vf out[VEC_N16]) {
-    out[0] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(b));
-    out[1] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(b, 8)));
+VEC_INLINE void vi_halves(const uint8_t *p, vi out[VEC_N32]) {
+    for (int32_t i = 0; i < 2; i++) {
+        __m256i b = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(p + i * 8)));
+        out[i] = (vi)_mm256_and_si256(b, _mm256_set1_epi32(15));
+        out[2 + i] = (vi)_mm256_srli_epi32(b, 4);
+    }
 }
 
-VEC_INLINE void vf_i8x16(__m128i b, vf out[VEC_N16]) {
-    out[0] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b));
-    out[1] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(b, 8)));
+VEC_INLINE void vi_pairs(const uint8_t *p, vi out[VEC_N32]) {
+    const __m256i shift = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+    for (int32_t i = 0; i < 4; i++) {
+        __m256i w = _mm256_srlv_epi32(_mm256_set1_epi32(load_word(p + i * 4)), shift);
+        out[i] = (vi)_mm256_and_si256(w, _mm256_set1_epi32(15));
+    }
+}
+
+VEC_INLINE void vf_i8x16(const uint8_t *p, vf out[VEC_N16]) {
+    __m128i lo = _mm_loadl_epi64((const void *)p);
+    __m128i hi = _mm_loadl_epi64((const void *)(p + 8));
+    out[0] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(lo));
+    out[1] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(hi));
 }
 
 VEC_INLINE vf vf_f16(const uint8_t *p) {
@@ -234,17 +274,35 @@ VEC_INLINE vf vf_min(vf a, vf b) {
     return (vf)_mm_min_ps((__m128)a, (__m128)b);
 }
 
-VEC_INLINE void vf_u8x16(__m128i b, vf out[VEC_N16]) {
+/* 16 unsigned bytes, one a lane. */
+VEC_INLINE void vi_u8x16(__m128i b, vi out[VEC_N16]) {
     __m128i zero = _mm_setzero_si128();
     __m128i lo = _mm_unpacklo_epi8(b, zero);
     __m128i hi = _mm_unpackhi_epi8(b, zero);
-    out[0] = (vf)_mm_cvtepi32_ps(_mm_unpacklo_epi16(lo, zero));
-    out[1] = (vf)_mm_cvtepi32_ps(_mm_unpackhi_epi16(lo, zero));
-    out[2] = (vf)_mm_cvtepi32_ps(_mm_unpacklo_epi16(hi, zero));
-    out[3] = (vf)_mm_cvtepi32_ps(_mm_unpackhi_epi16(hi, zero));
+    out[0] = (vi)_mm_unpacklo_epi16(lo, zero);
+    out[1] = (vi)_mm_unpackhi_epi16(lo, zero);
+    out[2] = (vi)_mm_unpacklo_epi16(hi, zero);
+    out[3] = (vi)_mm_unpackhi_epi16(hi, zero);
 }
 
-VEC_INLINE void vf_i8x16(__m128i b, vf out[VEC_N16]) {
+VEC_INLINE void vi_halves(const uint8_t *p, vi out[VEC_N32]) {
+    __m128i b = _mm_loadu_si128((const void *)p);
+    __m128i mask = _mm_set1_epi8(15);
+    vi_u8x16(_mm_and_si128(b, mask), out);
+    vi_u8x16(_mm_and_si128(_mm_srli_epi16(b, 4), mask), out + VEC_N16);
+}
+
+VEC_INLINE void vi_pairs(const uint8_t *p, vi out[VEC_N32]) {
+    __m128i b = _mm_loadu_si128((const void *)p);
+    __m128i mask = _mm_set1_epi8(15);
+    __m128i even = _mm_and_si128(b, mask);
+    __m128i odd = _mm_and_si128(_mm_srli_epi16(b, 4), mask);
+    vi_u8x16(_mm_unpacklo_epi8(even, odd), out);
+    vi_u8x16(_mm_unpackhi_epi8(even, odd), out + VEC_N16);
+}
+
+VEC_INLINE void vf_i8x16(const uint8_t *p, vf out[VEC_N16]) {
+    __m128i b = _mm_loadu_si128((const void *)p);
     __m128i lo = _mm_srai_epi16(_mm_unpacklo_epi8(b, b), 8);
     __m128i hi = _mm_srai_epi16(_mm_unpackhi_epi8(b, b), 8);
     out[0] = (vf)_mm_cvtepi32_ps(_mm_srai_epi32(_mm_unpacklo_epi16(lo, lo), 16));
@@ -294,8 +352,24 @@ VEC_INLINE vf vf_f16_set1(const uint8_t *p) {
 #endif
 }
 
+/* Two f16 at the head of a block of at least 8 bytes, each in every lane. */
+VEC_INLINE void vf_f16_pair(const uint8_t *p, vf *a, vf *b) {
+#if VEC_W == 16
+    __m128 f = _mm_cvtph_ps(_mm_loadl_epi64((const void *)p));
+    *a = (vf)_mm512_broadcastss_ps(f);
+    *b = (vf)_mm512_permutexvar_ps(_mm512_set1_epi32(1), _mm512_castps128_ps512(f));
+#elif VEC_W == 8
+    __m128 f = _mm_cvtph_ps(_mm_loadl_epi64((const void *)p));
+    *a = (vf)_mm256_broadcastss_ps(f);
+    *b = (vf)_mm256_permutevar8x32_ps(_mm256_castps128_ps256(f), _mm256_set1_epi32(1));
+#else
+    *a = vf_set1(f16_to_f32(load_half(p)));
+    *b = vf_set1(f16_to_f32(load_half(p + 2)));
+#endif
+}
+
 VEC_INLINE vf vf_bf16_set1(const uint8_t *p) {
-    return vf_set1(bf16_to_f32(load_half(p)));
+    return vf_bits(vi_set1((int32_t)((uint32_t)load_half(p) << 16)));
 }
 
 /* The tree over the lanes of one vector. */
