@@ -170,16 +170,17 @@ static inline float attn_softmax(const struct attn_args *args, float *s, int32_t
 
 /* acc[t, 0..nv*W) += sum_j p[t,j] v[j,:], j ascending. in: nt, nv constants; the accumulators are
  * padded to whole vectors; lanes: live lanes of the last vector of v */
-VEC_INLINE void value_tile(float *acc,
-                           int64_t lda,
+VEC_INLINE void value_tile(const struct attn_tile *a,
+                           float *acc,
                            const float *p,
-                           int64_t ldp,
                            const float *v,
                            int64_t ldv,
                            int32_t n,
                            const int32_t nt,
                            const int32_t nv,
                            int32_t lanes) {
+    int64_t lda = a->ldd;
+    int64_t ldp = a->job->score_stride;
     vf sum[DOT_T][4];
     VEC_UNROLL
     for (int32_t t = 0; t < nt; t++) {
@@ -227,13 +228,13 @@ VEC_INLINE void value_pairs(const struct attn_tile *a,
     float *acc = a->acc + i * a->ldd;
     int32_t d = 0;
     for (; d + 4 * VEC_W <= dim; d += 4 * VEC_W) {
-        value_tile(acc + d, a->ldd, p, ldp, v + d, ldv, n, nt, 4, VEC_W);
+        value_tile(a, acc + d, p, v + d, ldv, n, nt, 4, VEC_W);
     }
     for (; d + 2 * VEC_W <= dim; d += 2 * VEC_W) {
-        value_tile(acc + d, a->ldd, p, ldp, v + d, ldv, n, nt, 2, VEC_W);
+        value_tile(a, acc + d, p, v + d, ldv, n, nt, 2, VEC_W);
     }
     for (; d < dim; d += VEC_W) {
-        value_tile(acc + d, a->ldd, p, ldp, v + d, ldv, n, nt, 1, dim - d);
+        value_tile(a, acc + d, p, v + d, ldv, n, nt, 1, dim - d);
     }
 }
 

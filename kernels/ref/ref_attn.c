@@ -85,7 +85,7 @@ static double score(const struct head *h, const float *q, int32_t s) {
 
 static void attend(const struct head *h, const float *q, float *y, double *e) {
     double acc[HOST_HEAD_DIM_MAX] = {0};
-    double max = -INFINITY;
+    double max = -(double)INFINITY;
     for (int32_t s = h->lo; s <= h->pos; s++) {
         e[s] = score(h, q, s);
         max = e[s] > max ? e[s] : max;

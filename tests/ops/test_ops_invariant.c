@@ -1,6 +1,5 @@
 /* Law 5: a row's bits do not depend on the number of rows, its place among them, the other
- * sequences, the cut into chunks, or the number of threads. Every case, bit for bit.
- * LABELS: threads */
+ * sequences, the cut into chunks, or the number of threads. Every case, bit for bit. */
 #include "tests/support/support.h"
 
 #include <string.h>

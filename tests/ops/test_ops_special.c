@@ -1,6 +1,7 @@
 /* Values that are no ordinary numbers, and memory that must not matter: a NaN or infinity stays in
  * its own row, and cache slots a row may not see are never part of its result. Limits and hostile
- * arguments are refused. Ops allocate nothing. */
+ * arguments are refused. Ops allocate nothing.
+ * LABELS: threads */
 #include "tests/support/support.h"
 
 #include <math.h>
