@@ -5,9 +5,11 @@
  * is then cut into 8 blocks and must show
  *   1. no drift: the regression of the block means on time has |t| < 3.71 (99 % at 6 degrees of
  *      freedom), or the drift over the window is under 10 % of the mean;
- *   2. one level: the block means do not spread by more than a quarter of the mean beyond what the
- * scatter inside the blocks explains. src: White, "An effective truncation heuristic for bias
- * reduction in simulation output", Simulation 1997 (MSER); ours cuts both ends and may refuse. */
+ *   2. one level: the block means spread by at most a quarter of the mean beyond what the scatter
+ *      inside the blocks explains.
+ *
+ * src: White, "An effective truncation heuristic for bias reduction in simulation output",
+ * Simulation 1997 (MSER); ours cuts both ends and may refuse. */
 #include "reports/steady.h"
 
 #include <math.h>

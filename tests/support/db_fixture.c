@@ -204,14 +204,16 @@ static int write_request(struct store *s,
 
 static int write_load(struct store *s, struct db_run *run, int32_t t, int32_t p) {
     struct rng r;
+    struct rng arrivals;
     rng_init(&r, 99, (uint64_t)(t * DB_POINTS + p));
+    rng_init(&arrivals, 98, (uint64_t)p);
     int rc = 0;
     for (int32_t i = 0; i < DB_WARMUP && !rc; i++) {
         rc = write_request(s, run->run_id, i, 0.5 * i, 0.3, 0.02, false);
     }
     double at = WARMUP_S;
     for (int32_t i = 0; i < DB_REQUESTS && !rc; i++) {
-        at += rng_exponential(&r) / run->rate_per_s;
+        at += rng_exponential(&arrivals) / run->rate_per_s;
         run->start[i] = at;
         run->ttft[i] = speed[t] * (0.2 + 0.1 * p) * (0.7 + 0.6 * rng_uniform(&r));
         run->gap[i] = speed[t] * (0.03 + 0.005 * p) * (0.8 + 0.4 * rng_uniform(&r));
