@@ -103,7 +103,7 @@ static int read_calib_ids(struct quantize *z) {
     json_t *lists = NULL;
     int rc = json_read(z->calib_ids, &lists);
     json_t *chunks = json_is_object(lists) ? json_object_get(lists, "chunks") : lists;
-    size_t n = i64_min((int64_t)json_array_size(chunks), z->samples);
+    size_t n = (size_t)i64_min((int64_t)json_array_size(chunks), z->samples);
     if (!rc && n == 0) {
         rc = err_set(ERR_FORMAT, "%s: want a list of lists of token ids", z->calib_ids);
     }
@@ -243,7 +243,7 @@ static int quantize(struct quantize *z, const struct session *s) {
     }
     double seconds = (double)(clock_now_ns() - start) * 1e-9;
     provenance_read(s->path, before);
-    snprintf(source, sizeof source, "%s of %s (%s)%s%.200s",
+    snprintf(source, sizeof source, "%s of %.200s (%.60s)%s%.200s",
              z->q.method == QUANT_NONE ? "weights in full precision" : z->method, s->path,
              s->model->weights->scheme, before[0] ? "; " : "", before);
     rc = provenance_write(z->out, source);

@@ -5,9 +5,14 @@
 #include "harness/cli.h"
 
 #define CMD_MAP(X)                                                                                 \
+    X(run)                                                                                         \
+    X(quantize)                                                                                    \
+    X(eval)                                                                                        \
+    X(compare)                                                                                     \
+    X(report)                                                                                      \
     X(generate)                                                                                    \
-    X(inspect)                                                                                     \
     X(plan)                                                                                        \
+    X(inspect)                                                                                     \
     X(bench)                                                                                       \
     X(tokenize)                                                                                    \
     X(score)                                                                                       \

@@ -3,6 +3,7 @@
 #define HARNESS_TEXTDATA_H
 
 #include "engine/base/buf.h"
+#include "engine/base/file.h"
 #include "engine/text/tok.h"
 #include "harness/cli.h"
 

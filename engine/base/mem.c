@@ -1,6 +1,7 @@
 /* Every block carries a 64-byte header in front of the caller's pointer:
  *
- *     ... | void *raw | int64 bytes | int32 tag | int32 magic | pad to 64 | caller's bytes, 64-aligned
+ *     ... | void *raw | int64 bytes | int32 tag | int32 magic | pad to 64 | caller's bytes,
+ * 64-aligned
  *
  * raw comes from calloc, so that the pages of a large block are touched only when they are used.
  * The accounts are atomic, since any thread may allocate. */
@@ -17,7 +18,7 @@
 enum { HEADER = 64, MAGIC = 0x7121e33a };
 
 struct header {
-    void *raw;     /* own, what calloc gave */
+    void *raw; /* own, what calloc gave */
     int64_t bytes;
     int32_t tag;
     int32_t magic;

@@ -9,6 +9,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/json.h"
+#include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/quant/quant_int.h"
@@ -252,7 +253,12 @@ int qout_text(const struct quant_job *j, const char *dir) {
     const struct ckpt *c = j->m->ckpt;
     if (c->gguf) {
         int rc = write_generation(j, dir);
-        return rc || !j->m->tok ? rc : tok_save(j->m->tok, dir);
+        rc = rc || !j->m->tok ? rc : tok_save(j->m->tok, dir);
+        if (rc == ERR_UNSUPPORTED) {
+            log_warn("%s", err_msg()); /* the weights are whole without it */
+            rc = 0;
+        }
+        return rc;
     }
     int rc = 0;
     for (int32_t i = 0; i < ARRAY_LEN(files) && !rc; i++) {
