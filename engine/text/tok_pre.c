@@ -104,7 +104,7 @@ static int compile(struct tok *tok, struct tok_str pat, pcre2_code **out) {
         if (!*out) {
             char msg[128];
             pcre2_get_error_message(code, (PCRE2_UCHAR *)msg, sizeof msg);
-            rc = code == PCRE2_ERROR_NOMEMORY || code == 121 /* no heap while compiling */
+            rc = code == PCRE2_ERROR_HEAP_FAILED
                      ? err_set(ERR_NOMEM, "pattern: %s", msg)
                      : err_set(ERR_FORMAT, "%s: pattern \"%.*s\": %s near byte %lld",
                                tok->cfg.where, pat.n, pat.p, msg, (long long)at);
