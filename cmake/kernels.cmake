@@ -7,17 +7,17 @@ add_library(kernels STATIC ${kernel_sources})
 target_link_libraries(kernels PUBLIC base Threads::Threads m)
 trilemma_warnings(kernels)
 foreach(source ${kernel_sources})
-  # why: contraction makes a*b+c one fused operation in every variant that has it, so a variant's
-  # result does not depend on how the compiler happened to schedule one loop
+  # why: contraction is off everywhere, so what is fused is what the code says (vf_fma) and decoded
+  # weights have the bits of ref_decode whatever the compiler makes of a*b+c
   if(source MATCHES "_avx512\\.c$")
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-      "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-ffp-contract=fast;-fno-math-errno;-fno-trapping-math;-mprefer-vector-width=512")
+      "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-ffp-contract=off;-fno-math-errno;-fno-trapping-math;-mprefer-vector-width=512")
   elseif(source MATCHES "_avx2\\.c$")
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-      "-O3;-mavx2;-mfma;-mf16c;-ffp-contract=fast;-fno-math-errno;-fno-trapping-math")
+      "-O3;-mavx2;-mfma;-mf16c;-ffp-contract=off;-fno-math-errno;-fno-trapping-math")
   elseif(source MATCHES "kernels/cpu/.*_sse2\\.c$")
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-      "-O3;-fno-math-errno;-fno-trapping-math")
+      "-O3;-ffp-contract=off;-fno-math-errno;-fno-trapping-math")
   else()
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
   endif()

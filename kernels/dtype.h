@@ -52,10 +52,11 @@ extern "C" {
 /* Facts of one type. in: t < DTYPE_N */
 const struct dtype_info *dtype_info(enum dtype t);
 
-/* Bytes of n elements stored in a row. err: -1 when n is no multiple of the block or overflows */
+/* Bytes of n elements stored in a row; DTYPE_W4 rounds up to whole words.
+ * err: -1 when n is negative or no multiple of the block, or when the product overflows */
 int64_t dtype_row_bytes(enum dtype t, int64_t n);
 
-/* Scalar conversions, exact or round-half-to-even. */
+/* Scalar conversions, exact or round-half-to-even. A NaN stays a NaN; narrowing makes it quiet. */
 float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
 float bf16_to_f32(uint16_t h);

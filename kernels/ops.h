@@ -25,9 +25,9 @@
 
 struct backend; /* one open backend; layout private to each implementation */
 
-/* Limits the workspace is sized for. */
+/* Limits the workspace is sized for; all but n_threads at least 1. */
 struct backend_opts {
-    int32_t n_threads;   /* 0: one per online core */
+    int32_t n_threads;   /* 0: one per core this process may use */
     int32_t n_tok_max;   /* largest T of any op */
     int32_t k_max;       /* largest input size of any matmul */
     int32_t ctx_max;     /* largest S */

@@ -1,7 +1,9 @@
 /* Every block carries a 64-byte header in front of the caller's pointer:
  *
- *     | int64 bytes | int32 tag | int32 magic | pad to 64 | caller's bytes, 64-aligned ...
+ *     ... | void *raw | int64 bytes | int32 tag | int32 magic | pad to 64 | caller's bytes,
+ * 64-aligned
  *
+ * raw comes from calloc, so that the pages of a large block are touched only when they are used.
  * The accounts are atomic, since any thread may allocate. */
 #include "engine/base/mem.h"
 
@@ -16,6 +18,7 @@
 enum { HEADER = 64, MAGIC = 0x7121e33a };
 
 struct header {
+    void *raw; /* own, what calloc gave */
     int64_t bytes;
     int32_t tag;
     int32_t magic;
@@ -37,20 +40,18 @@ static void account(enum mem_tag tag, int64_t delta) {
 void *mem_calloc(enum mem_tag tag, int64_t bytes) {
     int64_t padded = 0;
     atomic_fetch_add_explicit(&n_calls, 1, memory_order_relaxed);
-    if (bytes < 0 || !i64_add(bytes, HEADER + 63, &padded) || fault_hit(FAULT_ALLOC)) {
+    void *raw = NULL;
+    if (bytes >= 0 && i64_add(bytes, HEADER + 63, &padded) && !fault_hit(FAULT_ALLOC)) {
+        raw = calloc(1, (size_t)padded);
+    }
+    if (!raw) {
         err_set(ERR_NOMEM, "cannot allocate %lld bytes for %s", (long long)bytes,
                 mem_tag_name(tag));
         return NULL;
     }
-    padded = padded / 64 * 64;
-    struct header *h = aligned_alloc(64, (size_t)padded);
-    if (!h) {
-        err_set(ERR_NOMEM, "cannot allocate %lld bytes for %s", (long long)bytes,
-                mem_tag_name(tag));
-        return NULL;
-    }
-    memset(h, 0, (size_t)padded);
-    *h = (struct header){.bytes = bytes, .tag = (int32_t)tag, .magic = MAGIC};
+    uintptr_t at = ((uintptr_t)raw + 63) / 64 * 64;
+    struct header *h = (struct header *)at;
+    *h = (struct header){.raw = raw, .bytes = bytes, .tag = (int32_t)tag, .magic = MAGIC};
     account(tag, bytes);
     return (uint8_t *)h + HEADER;
 }
@@ -87,7 +88,7 @@ void mem_free(void *p) {
     struct header *h = header_of(p);
     account((enum mem_tag)h->tag, -h->bytes);
     h->magic = 0;
-    free(h);
+    free(h->raw);
 }
 
 char *mem_strdup(enum mem_tag tag, const char *s, int64_t n) {

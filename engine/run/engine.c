@@ -30,7 +30,7 @@ enum {
     OUT_ROWS = 64, /* rows of logits at once */
     ABORTS_MAX = 4096
 };
-static const int64_t DEFAULT_KV_BYTES = 1 << 30;
+static const int64_t DEFAULT_KV_BYTES = 256 << 20;
 
 /* The engine's part of a request, kept behind seq->user. */
 struct job {
@@ -82,7 +82,9 @@ static void fill_defaults(const struct weights *w, struct engine_opts *o) {
     if (o->n_blocks == 0) {
         int64_t block = model_cfg_kv_bytes_per_token(c, o->kv_type) * o->block_tok;
         int64_t all = o->running_max * i64_div_up(o->ctx_max, o->block_tok);
-        int64_t n = o->kv_bytes > 0 ? o->kv_bytes / block : i64_min(all, DEFAULT_KV_BYTES / block);
+        int64_t one = i64_div_up(o->ctx_max, o->block_tok); /* blocks of one whole context */
+        int64_t n = o->kv_bytes > 0 ? o->kv_bytes / block
+                                    : i64_min(all, i64_max(one, DEFAULT_KV_BYTES / block));
         o->n_blocks = (int32_t)i64_min(n, KVPOOL_BLOCKS_MAX);
     }
 }
@@ -509,9 +511,9 @@ int engine_score(
     struct engine *e, const int32_t *ids, int32_t n, int32_t from, engine_row_fn row, void *ctx) {
     uint64_t id = 0;
     struct engine_request r = {
-        .ids = ids, .n_ids = n - 1, .score = true, .score_from = from, .row = row, .row_ctx = ctx};
-    if (n < 2 || from < 0) {
-        return err_set(ERR_RANGE, "scoring %d tokens from %d: at least 2 are needed", n, from);
+        .ids = ids, .n_ids = n, .score = true, .score_from = from, .row = row, .row_ctx = ctx};
+    if (from < 0 || from >= n) {
+        return err_set(ERR_RANGE, "scoring %d tokens from position %d", n, from);
     }
     int rc = engine_submit(e, &r, &id);
     for (;;) {

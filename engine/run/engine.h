@@ -23,7 +23,7 @@ struct engine_opts {
     int32_t waiting_max;   /* [4096] requests in flight; one more is refused */
     int32_t chunk_max;     /* [batch_tok_max] tokens of one sequence in a step */
     int32_t ctx_max;       /* [the model's] longest sequence */
-    int64_t kv_bytes;      /* [enough for running_max contexts, at most 1 GiB] cache memory */
+    int64_t kv_bytes;      /* [256 MiB, or one whole context] cache memory */
     int32_t n_blocks;      /* [from kv_bytes] cache blocks */
     enum dtype kv_type;    /* [F32] */
     bool no_prefix_cache;
@@ -95,9 +95,9 @@ int engine_step(struct engine *e, bool *busy);
 /* Takes up to cap events out. returns their number */
 int32_t engine_poll(struct engine *e, struct event *ev, int32_t cap);
 
-/* Scores a token sequence: row(position, logits) for positions from .. n-2, in order, through the
- * ordinary steps of the scheduler. in: no other request in flight
- * err:  as engine_submit and engine_step; the row function's own code */
+/* Scores a token sequence: row(position, logits) for positions from .. n-1, in order, through the
+ * ordinary steps of the scheduler. The row of position p predicts token p + 1. in: no other request
+ * in flight err:  as engine_submit and engine_step; the row function's own code */
 int engine_score(
     struct engine *e, const int32_t *ids, int32_t n, int32_t from, engine_row_fn row, void *ctx);
 

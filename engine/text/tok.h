@@ -115,6 +115,11 @@ int tok_open(const char *path, struct tok **out);
 /* Parses tokenizer.json from memory; where names it in errors. */
 int tok_parse(const char *where, const char *text, int64_t n, struct tok **out);
 
+/* Writes tokenizer.json and tokenizer_config.json (with the chat template) into dir, which tok_open
+ * and transformers read back.
+ * err: ERR_UNSUPPORTED for anything but byte-level BPE; ERR_IO, ERR_NOMEM */
+int tok_save(const struct tok *tok, const char *dir);
+
 /* Both free everything; NULL is fine. No other thread may be inside. */
 void tok_destroy(struct tok *tok);
 void tok_close(struct tok *tok);

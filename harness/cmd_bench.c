@@ -1,0 +1,307 @@
+/* trilemma bench: the engine's raw speed in llama-bench's terms, with the roof beside it.
+ *
+ * ppN: one prompt of N random ids, time until its last row is computed. tgN: N tokens of one
+ * sequence behind a prompt of `depth` ids, the first left out. Bytes a step are the stored weights
+ * but the rows of the embedding table that are not read, and the cache. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/err.h"
+#include "engine/base/mem.h"
+#include "engine/base/rng.h"
+#include "engine/base/str.h"
+#include "harness/cmds.h"
+#include "harness/interrupt.h"
+#include "harness/session.h"
+#include "kernels/cpu/backend_cpu.h"
+
+enum { BATCHES_MAX = 16, REPEATS_MAX = 100 };
+
+struct bench {
+    struct session_opts so;
+    int32_t pp;
+    int32_t tg;
+    int32_t depth;
+    int32_t repeats;
+    const char *batches;
+    bool json;
+    json_t *rows;
+};
+
+struct timing {
+    double tok_s[REPEATS_MAX];
+    int32_t n;
+};
+
+static void prompt_of(int32_t *ids, int32_t n, int32_t vocab, uint64_t stream) {
+    struct rng r;
+    rng_init(&r, 1, stream);
+    for (int32_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)rng_below(&r, vocab);
+    }
+}
+
+/* Runs batch sequences of n_prompt + n_new tokens. out: seconds of the prompt part and of the
+ * decode part at full batch, with its tokens */
+static int one(struct engine *e,
+               int32_t vocab,
+               int32_t batch,
+               int32_t n_prompt,
+               int32_t n_new,
+               uint64_t stream,
+               double *prefill_s,
+               double *decode_s,
+               int32_t *n_decoded) {
+    int32_t *ids = mem_array(MEM_HARNESS, n_prompt, (int64_t)sizeof *ids);
+    int rc = ids ? 0 : ERR_NOMEM;
+    for (int32_t i = 0; i < batch && !rc; i++) {
+        uint64_t id = 0;
+        prompt_of(ids, n_prompt, vocab, stream * 1000 + (uint64_t)i);
+        struct engine_request r = {
+            .ids = ids, .n_ids = n_prompt, .max_new = n_new, .ignore_stop = true};
+        rc = engine_submit(e, &r, &id);
+    }
+    mem_free(ids);
+    int64_t t0 = clock_now_ns();
+    int64_t t_first = 0;
+    int64_t t_last = 0;
+    int32_t n_first = 0;
+    int32_t n_over = 0;
+    *n_decoded = 0;
+    while (!rc && n_over < batch) {
+        struct event ev[64];
+        bool busy = false;
+        rc = engine_step(e, &busy);
+        int32_t n = engine_poll(e, ev, ARRAY_LEN(ev));
+        for (int32_t i = 0; i < n; i++) {
+            n_over += ev[i].kind == EVENT_END ? 1 : 0;
+            if (ev[i].kind == EVENT_TOKEN && ev[i].index == 0 && ++n_first == batch) {
+                t_first = ev[i].t_ns; /* every sequence decodes from here on */
+            } else if (ev[i].kind == EVENT_TOKEN && n_first == batch && ev[i].t_ns > t_first) {
+                (*n_decoded)++;
+                t_last = ev[i].t_ns;
+            }
+        }
+        if (interrupt_seen()) {
+            rc = err_set(ERR_CANCELED, "interrupted");
+        }
+    }
+    *prefill_s = (double)(t_first - t0) * 1e-9;
+    *decode_s = (double)(t_last - t_first) * 1e-9;
+    return rc;
+}
+
+static double mean_of(const struct timing *t, double *sd) {
+    double sum = 0;
+    double sq = 0;
+    for (int32_t i = 0; i < t->n; i++) {
+        sum += t->tok_s[i];
+    }
+    for (int32_t i = 0; i < t->n; i++) {
+        sq += (t->tok_s[i] - sum / t->n) * (t->tok_s[i] - sum / t->n);
+    }
+    *sd = t->n > 1 ? sqrt(sq / (t->n - 1)) : (double)NAN;
+    return sum / t->n;
+}
+
+/* Floating point operations of one token through the layers. */
+static double flop_per_token(const struct weights *w, int32_t ctx) {
+    const struct model_cfg *c = &w->cfg;
+    double linear = 0;
+    for (int32_t r = 0; r < LINEAR_N; r++) {
+        int32_t n = 0;
+        int32_t k = 0;
+        weights_linear_shape(c, (enum linear_role)r, &n, &k);
+        linear += 2.0 * n * k;
+    }
+    return c->n_layer * (linear + 4.0 * c->n_head * c->head_dim * ctx);
+}
+
+/* Bytes that one decode step must read. */
+static double bytes_per_step(const struct weights *w, int32_t batch, int32_t ctx, enum dtype kv) {
+    double table = (double)w->embed.n * (double)w->embed.row_bytes;
+    double read = (double)w->bytes - (w->cfg.tied ? 0 : table);
+    return read + (double)batch * ctx * (double)model_cfg_kv_bytes_per_token(&w->cfg, kv);
+}
+
+static void print_row(struct bench *b,
+                      const char *test,
+                      const struct timing *t,
+                      double gflops,
+                      double gbs,
+                      const struct cpu_roof *roof) {
+    double sd = 0;
+    double v = mean_of(t, &sd);
+    double share = gflops > 0 ? gflops / roof->gflops : gbs / roof->gbytes;
+    json_array_append_new(
+        b->rows,
+        json_pack("{s:s, s:f, s:o, s:i, s:o, s:o, s:f}", "test", test, "tok_per_s", v, "sd",
+                  isnan(sd) ? json_null() : json_real(sd), "repeats", t->n, "gflop_per_s",
+                  gflops > 0 ? json_real(gflops) : json_null(), "gbyte_per_s",
+                  gbs > 0 ? json_real(gbs) : json_null(), "share_of_roof", share));
+    if (b->json) {
+        return;
+    }
+    printf("%-18s %10.1f +- %5.1f tok/s   ", test, v, isnan(sd) ? 0 : sd);
+    if (gflops > 0) {
+        printf("%6.1f GFLOP/s = %3.0f %% of %.0f\n", gflops, 100 * share, roof->gflops);
+    } else {
+        printf("%6.1f GB/s    = %3.0f %% of %.1f\n", gbs, 100 * share, roof->gbytes);
+    }
+    fflush(stdout);
+}
+
+static int bench_prefill(struct bench *b, struct session *s, const struct cpu_roof *roof) {
+    struct timing t = {0};
+    char name[32];
+    const struct weights *w = s->model->weights;
+    for (int32_t i = 0; i <= b->repeats; i++) {
+        double pre = 0;
+        double dec = 0;
+        int32_t n = 0;
+        int rc = one(s->engine, w->cfg.vocab, 1, b->pp, 1, (uint64_t)i, &pre, &dec, &n);
+        if (rc) {
+            return rc;
+        }
+        if (i > 0) { /* the first warms the pages */
+            t.tok_s[t.n++] = b->pp / pre;
+        }
+    }
+    double sd = 0;
+    snprintf(name, sizeof name, "pp%d", b->pp);
+    print_row(b, name, &t, mean_of(&t, &sd) * flop_per_token(w, b->pp / 2) * 1e-9, 0, roof);
+    return 0;
+}
+
+static int
+bench_decode(struct bench *b, struct session *s, int32_t batch, const struct cpu_roof *roof) {
+    struct timing t = {0};
+    char name[48];
+    const struct weights *w = s->model->weights;
+    enum dtype kv = b->so.kv_f16 ? DTYPE_F16 : DTYPE_F32;
+    for (int32_t i = 0; i < b->repeats; i++) {
+        double pre = 0;
+        double dec = 0;
+        int32_t n = 0;
+        int rc = one(s->engine, w->cfg.vocab, batch, b->depth, b->tg + 1, 100 + (uint64_t)i, &pre,
+                     &dec, &n);
+        if (rc) {
+            return rc;
+        }
+        t.tok_s[t.n++] = n / dec;
+    }
+    double sd = 0;
+    double step = bytes_per_step(w, batch, b->depth + b->tg / 2, kv);
+    snprintf(name, sizeof name, "tg%d b%d d%d", b->tg, batch, b->depth);
+    print_row(b, name, &t, 0, mean_of(&t, &sd) / batch * step * 1e-9, roof);
+    return 0;
+}
+
+static int parse_batches(const char *text, int32_t *out, int32_t *n) {
+    char word[16];
+    *n = 0;
+    while (*text) {
+        size_t len = strcspn(text, ",");
+        int64_t v = 0;
+        if (len >= sizeof word || *n == BATCHES_MAX) {
+            return err_set(ERR_USAGE, "--batches \"%s\": want up to %d numbers", text, BATCHES_MAX);
+        }
+        memcpy(word, text, len);
+        word[len] = '\0';
+        int rc = str_i64(word, 1, 1024, &v);
+        if (rc) {
+            err_ctx(rc, "--batches");
+            return ERR_USAGE;
+        }
+        out[(*n)++] = (int32_t)v;
+        text += len + (text[len] == ',' ? 1 : 0);
+    }
+    return 0;
+}
+
+static int measure_roof(const struct session_opts *so, struct cpu_roof *roof) {
+    struct backend *be = NULL;
+    struct backend_opts o = {.n_threads = so->n_threads,
+                             .variant = so->variant,
+                             .n_tok_max = 1,
+                             .k_max = 64,
+                             .ctx_max = 16,
+                             .n_head_max = 1};
+    int rc = backend_cpu.open(&o, &be);
+    rc = rc ? rc : backend_cpu_roof(be, roof);
+    if (be) {
+        backend_cpu.close(be);
+    }
+    return rc;
+}
+
+static int bench_all(struct bench *b, struct session *s) {
+    int32_t batch[BATCHES_MAX];
+    int32_t n = 0;
+    int32_t most = 1;
+    struct cpu_roof roof;
+    int rc = parse_batches(b->batches, batch, &n);
+    rc = rc ? rc : measure_roof(&b->so, &roof);
+    for (int32_t i = 0; i < n; i++) {
+        most = i32_max(most, batch[i]);
+    }
+    int32_t len = i32_max(b->pp + 1, b->depth + b->tg + 1);
+    struct engine_opts base = {.running_max = most,
+                               .batch_tok_max = i32_max(512, most),
+                               .ctx_max = len,
+                               .n_blocks = most * ((len + 15) / 16),
+                               .no_prefix_cache = true};
+    rc = rc ? rc : session_engine(s, &b->so, &base);
+    if (!rc && !b->json) {
+        printf("%s, %s, %s; roof: %.0f GFLOP/s, %.1f GB/s read, measured now\n", s->path,
+               s->model->weights->scheme, engine_describe(s->engine), roof.gflops, roof.gbytes);
+    }
+    rc = rc || b->pp == 0 ? rc : bench_prefill(b, s, &roof);
+    for (int32_t i = 0; i < n && !rc && b->tg > 0; i++) {
+        rc = bench_decode(b, s, batch[i], &roof);
+    }
+    return rc;
+}
+
+static int run(const struct cmd *self, const struct cli_env *env, int argc, char **argv) {
+    struct bench b = {.pp = 512, .tg = 128, .depth = 16, .repeats = 3, .batches = "1,4,16"};
+    struct cli_args args;
+    struct session s = {0};
+    const struct cli_opt opts[] = {
+        {"pp", CLI_I32, &b.pp, "N", "prompt tokens, 0: leave out [512]", 0, 1 << 20},
+        {"tg", CLI_I32, &b.tg, "N", "generated tokens, 0: leave out [128]", 0, 1 << 20},
+        {"depth", CLI_I32, &b.depth, "N", "prompt in front of the generated tokens [16]", 1,
+         1 << 20},
+        {"batches", CLI_STR, &b.batches, "LIST", "sequences at once [1,4,16]", 0, 0},
+        {"repeats", CLI_I32, &b.repeats, "N", "[3]", 1, REPEATS_MAX},
+        {"json", CLI_FLAG, &b.json, NULL, "JSON instead of text", 0, 0},
+        SESSION_OPTS(b.so)};
+    int rc = cli_parse(self, opts, ARRAY_LEN(opts), argc, argv, 1, 1, &args);
+    if (rc || args.help) {
+        return rc;
+    }
+    interrupt_install();
+    b.rows = json_array();
+    rc = session_model(env, args.pos[0], &s);
+    rc = rc ? rc : bench_all(&b, &s);
+    if (!rc && b.json) {
+        json_t *o = json_pack("{s:s, s:s, s:s, s:O}", "model", args.pos[0], "scheme",
+                              s.model->weights->scheme, "engine", engine_describe(s.engine),
+                              "tests", b.rows);
+        json_dumpf(o, stdout, JSON_COMPACT);
+        printf("\n");
+        json_decref(o);
+    }
+    json_decref(b.rows);
+    session_close(&s);
+    return rc;
+}
+
+const struct cmd cmd_bench = {
+    .name = "bench",
+    .summary = "Raw speed of the engine (pp512, tg128, batches) with the roof beside it.",
+    .usage = "MODEL [--pp N] [--tg N] [--batches LIST] [options]",
+    .example = "trilemma bench smollm2-135m --batches 1,16",
+    .run = run};

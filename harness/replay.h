@@ -1,0 +1,42 @@
+/* One point of a scenario against one engine: an open or closed loop in its own thread, the engine
+ * in its own thread, and the recording in the caller's.
+ *
+ * The clock of a request starts at its intended time; when it was really handed over is kept beside
+ * it. Every token event goes to the store as it happens. */
+#ifndef HARNESS_REPLAY_H
+#define HARNESS_REPLAY_H
+
+#include "engine/run/engine.h"
+#include "harness/load.h"
+#include "reports/store.h"
+#include "reports/verdict.h"
+
+enum { REPLAY_REQUESTS_MAX = 1 << 18 };
+
+struct replay_opts {
+    const struct scenario *sc;
+    const struct load *load;
+    struct engine *engine; /* ref; owned by the replay while it runs */
+    int32_t point;         /* index of the sweep point */
+    struct store *store;   /* ref */
+    int64_t run_id;
+    /* Called some times a second with seconds gone and planned, requests done and offered; non-zero
+     * stops the run. May be NULL. */
+    int (*progress)(void *ctx, double t_s, double total_s, int64_t n_done, int64_t n_offered);
+    void *ctx;
+};
+
+struct replay_result {
+    bool aborted; /* stopped by progress */
+    int64_t measured_from_ns;
+    int64_t measured_to_ns;
+    int64_t end_ns;
+    struct verdict verdict;
+};
+
+/* Replays. Requests that are still running when drain is over are ended with error class
+ * "drain_timeout".
+ * err: ERR_DB, ERR_NOMEM, errors of the engine; what was recorded stays in the store */
+int replay_run(const struct replay_opts *o, struct replay_result *out);
+
+#endif

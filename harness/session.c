@@ -1,0 +1,70 @@
+#include "harness/session.h"
+
+#include "engine/base/err.h"
+#include "engine/base/json.h"
+#include "harness/paths.h"
+
+int session_model(const struct cli_env *env, const char *name, struct session *s) {
+    *s = (struct session){0};
+    int rc = paths_model(env, name, s->path);
+    return rc ? rc : model_open(s->path, NULL, &s->model);
+}
+
+int session_engine(struct session *s,
+                   const struct session_opts *o,
+                   const struct engine_opts *base) {
+    struct engine_opts eo = base ? *base : (struct engine_opts){0};
+    eo.backend = o->backend;
+    eo.variant = o->variant;
+    eo.n_threads = o->n_threads;
+    eo.batch_tok_max = o->batch_tok_max ? o->batch_tok_max : eo.batch_tok_max;
+    eo.ctx_max = o->ctx_max ? o->ctx_max : eo.ctx_max;
+    eo.kv_bytes = o->kv_bytes ? o->kv_bytes : eo.kv_bytes;
+    eo.kv_type = o->kv_f16 ? DTYPE_F16 : DTYPE_F32;
+    eo.no_prefix_cache = o->no_prefix_cache;
+    return engine_open(s->model->weights, &eo, &s->engine);
+}
+
+void session_close(struct session *s) {
+    engine_close(s->engine);
+    model_close(s->model);
+    *s = (struct session){0};
+}
+
+int session_read_ids(const char *path, json_t **out) {
+    json_t *j = NULL;
+    int rc = json_read(path, &j);
+    if (rc) {
+        return rc;
+    }
+    if (!json_is_array(j) || json_array_size(j) == 0) {
+        json_decref(j);
+        return err_set(ERR_FORMAT, "%s: want a JSON list of token ids, or a list of such lists",
+                       path);
+    }
+    if (!json_is_array(json_array_get(j, 0))) {
+        json_t *outer = json_array();
+        json_array_append_new(outer, j);
+        j = outer;
+    }
+    *out = j;
+    return 0;
+}
+
+int session_ids(const char *where, const json_t *list, struct tok_ids *ids) {
+    if (!json_is_array(list)) {
+        return err_set(ERR_FORMAT, "%s: an entry is no list of token ids", where);
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+            json_integer_value(v) >= TOK_VOCAB_MAX) {
+            return err_set(ERR_FORMAT, "%s: element %zu is no token id", where, i);
+        }
+        int rc = tok_ids_add(ids, (int32_t)json_integer_value(v));
+        if (rc) {
+            return rc;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,57 @@
+/* A model with an engine on it, as several verbs need it, and the options that choose both. */
+#ifndef HARNESS_SESSION_H
+#define HARNESS_SESSION_H
+
+#include <jansson.h>
+
+#include "engine/run/engine.h"
+#include "engine/run/model.h"
+#include "harness/cli.h"
+
+/* The options shared by verbs that run the engine. */
+struct session_opts {
+    const char *backend;
+    const char *variant;
+    int32_t n_threads;
+    int32_t batch_tok_max;
+    int32_t ctx_max;
+    int64_t kv_bytes;
+    bool kv_f16;
+    bool no_prefix_cache;
+};
+
+/* Table rows for cli_parse. */
+#define SESSION_OPTS(o)                                                                            \
+    {"backend", CLI_STR, &(o).backend, "NAME", "ref, cpu or null [cpu]", 0, 0},                    \
+        {"variant", CLI_STR, &(o).variant, "NAME", "cpu: sse2, avx2 or avx512 [best]", 0, 0},      \
+        {"threads", CLI_I32, &(o).n_threads, "N", "compute threads [one per core]", 1, 1024},      \
+        {"batch-tokens", CLI_I32, &(o).batch_tok_max, "N", "token budget of a step [512]", 1,      \
+         1 << 20},                                                                                 \
+        {"ctx", CLI_I32, &(o).ctx_max, "N", "longest sequence [the model's]", 1, 1 << 24},         \
+        {"kv-memory", CLI_BYTES, &(o).kv_bytes, "SIZE", "KV cache, e.g. 512MiB", 0, 0},            \
+        {"kv-f16", CLI_FLAG, &(o).kv_f16, NULL, "keep keys and values as F16 [F32]", 0, 0}, {      \
+        "no-prefix-cache", CLI_FLAG, &(o).no_prefix_cache, NULL, "compute every prompt anew", 0, 0 \
+    }
+
+struct session {
+    struct model *model;   /* own */
+    struct engine *engine; /* own; NULL until session_engine */
+    char path[4096];       /* where the model was found */
+};
+
+/* Opens the model by path or fetched name. own: caller, session_close */
+int session_model(const struct cli_env *env, const char *name, struct session *s);
+
+/* Opens the engine on it; extra options may be set in base (NULL: none). */
+int session_engine(struct session *s, const struct session_opts *o, const struct engine_opts *base);
+
+void session_close(struct session *s);
+
+/* Reads a file that holds one JSON list of ids, or a list of lists.
+ * out: array of arrays of whole numbers. err: ERR_FORMAT, ... own: caller, json_decref */
+int session_read_ids(const char *path, json_t **out);
+
+/* Copies one JSON list of ids. err: ERR_FORMAT naming where and the element. own: ids of caller */
+int session_ids(const char *where, const json_t *list, struct tok_ids *ids);
+
+#endif

@@ -1,0 +1,249 @@
+/* Decoders of 32 stored weights to vectors, and what is built on them: a decoded row, and the fused
+ * product of one row of x with up to four weight rows.
+ *
+ * Law: the values are bit-equal to ref_decode (multiply, round, add, round; never fused), and the
+ * fused product adds them in the order of dot_tile: one accumulator of W lanes per output, k
+ * ascending. So a product with T = 1 has the bits of the same row at T = 512. */
+#ifndef KERNELS_CPU_CPU_DEC_INC_H
+#define KERNELS_CPU_CPU_DEC_INC_H
+
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_vec.inc.h"
+
+/* Formats with vector decoders: X(suffix, type, bytes of 32 weights). */
+#define DEC_FORMATS(X)                                                                             \
+    X(f32, DTYPE_F32, 128)                                                                         \
+    X(f16, DTYPE_F16, 64)                                                                          \
+    X(bf16, DTYPE_BF16, 64)                                                                        \
+    X(q4_0, DTYPE_Q4_0, 18)                                                                        \
+    X(q4_1, DTYPE_Q4_1, 20)                                                                        \
+    X(q8_0, DTYPE_Q8_0, 34)                                                                        \
+    X(w4, DTYPE_W4, 16)
+
+/* Scale and zero point of a W4 group in every lane; unused by the other formats. */
+struct dec_group {
+    vf scale;
+    vf zero; /* 8 + zero point: what is subtracted from the stored nibble */
+};
+
+VEC_INLINE struct dec_group dec_group(const struct wmat *w, int64_t g) {
+    const uint8_t *p = w->scale;
+    struct dec_group d;
+    if (w->scale_type == DTYPE_F32) {
+        float f;
+        memcpy(&f, p + g * 4, sizeof(f));
+        d.scale = vf_set1(f);
+    } else if (w->scale_type == DTYPE_F16) {
+        d.scale = vf_f16_set1(p + g * 2);
+    } else {
+        d.scale = vf_bf16_set1(p + g * 2);
+    }
+    d.zero = vf_set1((float)(8 + (w->zero ? w->zero[g] : 0)));
+    return d;
+}
+
+VEC_INLINE void dec_plain(enum dtype type, const uint8_t *p, vf v[VEC_N32]) {
+    VEC_UNROLL
+    for (int32_t i = 0; i < VEC_N32; i++) {
+        if (type == DTYPE_F32) {
+            memcpy(&v[i], p + i * VEC_W * 4, sizeof(vf));
+        } else {
+            v[i] = type == DTYPE_F16 ? vf_f16(p + i * VEC_W * 2) : vf_bf16(p + i * VEC_W * 2);
+        }
+    }
+}
+
+/* Stored numbers to weights, each operation rounded. bias: m of Q4_1, else what is subtracted */
+VEC_INLINE vf dec_value(enum dtype type, vf n, vf scale, vf bias) {
+    return type == DTYPE_Q4_1 ? n * scale + bias : (n - bias) * scale;
+}
+
+/* 32 nibbles at p to weights. why: with 16 lanes all 16 possible weights of a block fit one
+ * vector, so they are computed once and looked up */
+VEC_INLINE void dec_nibbles(enum dtype type, const uint8_t *p, vf scale, vf bias, vf v[VEC_N32]) {
+    vi n[VEC_N32];
+    if (type == DTYPE_W4) {
+        vi_pairs(p, n);
+    } else {
+        vi_halves(p, n);
+    }
+#if VEC_W == 16
+    const vf all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    vf table = dec_value(type, all, scale, bias);
+    v[0] = vf_lookup(table, n[0]);
+    v[1] = vf_lookup(table, n[1]);
+#else
+    const float two23 = 8388608.0F;
+    VEC_UNROLL
+    for (int32_t i = 0; i < VEC_N32; i++) {
+        if (type == DTYPE_Q4_1) {
+            v[i] = dec_value(type, __builtin_convertvector(n[i], vf), scale, bias);
+        } else {
+            /* why: n as the low bits of 2^23 + n needs no conversion, and 2^23 goes with bias;
+             * every step but the product is exact */
+            v[i] = dec_value(type, vf_bits(n[i] | 0x4b000000), scale, bias + two23);
+        }
+    }
+#endif
+}
+
+VEC_INLINE void dec_q8(const uint8_t *p, vf scale, vf v[VEC_N32]) {
+    vf_i8x16(p, v);
+    vf_i8x16(p + 16, v + VEC_N16);
+    VEC_UNROLL
+    for (int32_t i = 0; i < VEC_N32; i++) {
+        v[i] = v[i] * scale;
+    }
+}
+
+/* 32 weights at p. in: type a constant, so that one branch is left */
+VEC_INLINE void dec32(enum dtype type, const uint8_t *p, const struct dec_group *g, vf v[VEC_N32]) {
+    if (type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16) {
+        dec_plain(type, p, v);
+        return;
+    }
+    if (type == DTYPE_W4) {
+        dec_nibbles(type, p, g->scale, g->zero, v);
+        return;
+    }
+    vf d;
+    vf m;
+    vf_f16_pair(p, &d, &m);
+    if (type == DTYPE_Q8_0) {
+        dec_q8(p + 2, d, v);
+    } else if (type == DTYPE_Q4_0) {
+        dec_nibbles(type, p + 2, d, vf_set1(8), v);
+    } else {
+        dec_nibbles(type, p + 4, d, m, v);
+    }
+}
+
+/* Columns that share a group, for the loops below: k where the format has no groups outside. */
+VEC_INLINE int32_t dec_span(enum dtype type, const struct wmat *w) {
+    return type == DTYPE_W4 ? w->group : w->k;
+}
+
+/* Can every group be cut into whole pieces of 32? Then a row is decoded by vectors alone. */
+VEC_INLINE bool dec_whole(const struct wmat *w) {
+    return w->k % 32 == 0 && (w->type != DTYPE_W4 || w->group % 32 == 0);
+}
+
+/* Row r to f32. in: dec_whole(w) */
+VEC_INLINE void
+dec_row(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, float *out) {
+    const uint8_t *p = (const uint8_t *)w->data + r * w->row_bytes;
+    int32_t span = dec_span(type, w);
+    int32_t n_group = w->k / span;
+    for (int32_t g = 0; g < n_group; g++) {
+        struct dec_group group = {0};
+        if (type == DTYPE_W4) {
+            group = dec_group(w, (int64_t)r * n_group + g);
+        }
+        for (int32_t i = 0; i < span; i += 32) {
+            vf v[VEC_N32];
+            dec32(type, p, &group, v);
+            VEC_UNROLL
+            for (int32_t j = 0; j < VEC_N32; j++) {
+                vf_store(out + j * VEC_W, v[j]);
+            }
+            p += piece;
+            out += 32;
+        }
+    }
+}
+
+/* acc[i] += x[0..k) times row r + i, for nr rows. in: dec_whole(w); nr 1, 2 or 4, a constant */
+VEC_INLINE void dec_add(enum dtype type,
+                        int32_t piece,
+                        const struct wmat *w,
+                        int32_t r,
+                        const float *x,
+                        const int32_t nr,
+                        vf *acc) {
+    const uint8_t *base = (const uint8_t *)w->data + r * w->row_bytes;
+    int32_t span = dec_span(type, w);
+    int32_t n_group = w->k / span;
+    int64_t at = 0;
+    for (int32_t g = 0; g < n_group; g++) {
+        struct dec_group group[4] = {0};
+        VEC_UNROLL
+        for (int32_t i = 0; i < nr && type == DTYPE_W4; i++) {
+            group[i] = dec_group(w, (int64_t)(r + i) * n_group + g);
+        }
+        for (int32_t k = 0; k < span; k += 32) {
+            VEC_UNROLL
+            for (int32_t i = 0; i < nr; i++) {
+                vf v[VEC_N32];
+                dec32(type, base + i * w->row_bytes + at, &group[i], v);
+                VEC_UNROLL
+                for (int32_t j = 0; j < VEC_N32; j++) {
+                    acc[i] = vf_fma(vf_load(x + j * VEC_W), v[j], acc[i]);
+                }
+            }
+            at += piece;
+            x += 32;
+        }
+    }
+}
+
+VEC_INLINE v4f
+dec_dot1(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, const float *x) {
+    vf acc[4] = {0};
+    dec_add(type, piece, w, r, x, 1, acc);
+    return vf_sum4(acc[0], acc[0], acc[0], acc[0]);
+}
+
+VEC_INLINE v4f
+dec_dot4(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, const float *x) {
+    vf acc[4] = {0};
+    if (type == DTYPE_W4 && VEC_W < 16) {
+        /* why: scales and zero points of four rows leave no register for the sums */
+        dec_add(type, piece, w, r, x, 2, acc);
+        dec_add(type, piece, w, r + 2, x, 2, acc + 2);
+    } else {
+        dec_add(type, piece, w, r, x, 4, acc);
+    }
+    return vf_sum4(acc[0], acc[1], acc[2], acc[3]);
+}
+
+typedef void dec_row_fn(const struct wmat *w, int32_t r, float *out);
+typedef v4f dec_dot_fn(const struct wmat *w, int32_t r, const float *x);
+
+#define DEC_DEFINE(suffix, type, piece)                                                            \
+    static inline void dec_row_##suffix(const struct wmat *w, int32_t r, float *out) {             \
+        dec_row((type), (piece), w, r, out);                                                       \
+    }                                                                                              \
+    static inline v4f dec_dot1_##suffix(const struct wmat *w, int32_t r, const float *x) {         \
+        return dec_dot1((type), (piece), w, r, x);                                                 \
+    }                                                                                              \
+    static inline v4f dec_dot4_##suffix(const struct wmat *w, int32_t r, const float *x) {         \
+        return dec_dot4((type), (piece), w, r, x);                                                 \
+    }
+DEC_FORMATS(DEC_DEFINE)
+#undef DEC_DEFINE
+
+struct dec_fns {
+    dec_row_fn *row;
+    dec_dot_fn *dot1; /* one row in every lane */
+    dec_dot_fn *dot4; /* four rows */
+};
+
+/* The functions of a format. in: a type of DEC_FORMATS */
+static inline const struct dec_fns *dec_find(enum dtype type) {
+#define DEC_ENTRY(suffix, type, piece)                                                             \
+    [(type)] = {dec_row_##suffix, dec_dot1_##suffix, dec_dot4_##suffix},
+    static const struct dec_fns table[DTYPE_N] = {DEC_FORMATS(DEC_ENTRY)};
+#undef DEC_ENTRY
+    return &table[type];
+}
+
+/* Row r of any supported matrix to f32; odd sizes go through the truth itself. */
+static inline void dec_any_row(const struct wmat *w, int32_t r, float *out) {
+    if (dec_whole(w)) {
+        dec_find(w->type)->row(w, r, out);
+    } else {
+        ref_decode(w, r, 0, w->k, out);
+    }
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* The reference backend's own border: its state and its ops by family. Contracts: kernels/ops.h. */
+#ifndef KERNELS_REF_REF_INT_H
+#define KERNELS_REF_REF_INT_H
+
+#include "kernels/ops.h"
+
+struct backend {
+    struct backend_opts opts;
+    float *row;    /* own, [k_max] one decoded weight row */
+    double *score; /* own, [ctx_max] scores of one (row, head) */
+};
+
+int ref_embed(struct backend *be,
+              float *y,
+              const struct wmat *table,
+              const int32_t *tok,
+              int32_t n_tok,
+              float scale);
+int ref_matmul(struct backend *be,
+               float *y,
+               const float *x,
+               const struct wmat *w,
+               const float *bias,
+               int32_t n_tok,
+               bool accumulate);
+int ref_rmsnorm(struct backend *be,
+                float *y,
+                const float *x,
+                const float *w,
+                int32_t n_tok,
+                int32_t dim,
+                float eps,
+                float w_offset);
+int ref_norm_rope(struct backend *be,
+                  float *x,
+                  const float *w,
+                  float eps,
+                  float w_offset,
+                  const float *cos_sin,
+                  const int32_t *pos,
+                  int32_t n_tok,
+                  int32_t n_head,
+                  int32_t head_dim);
+int ref_kv_write(struct backend *be,
+                 const struct kv_view *kv,
+                 const float *k,
+                 const float *v,
+                 const struct batch *b);
+int ref_attn(struct backend *be,
+             float *y,
+             const float *q,
+             const struct kv_view *kv,
+             const struct batch *b,
+             int32_t n_head,
+             const struct attn_args *args);
+int ref_act_mul(
+    struct backend *be, float *y, const float *gate, const float *up, int64_t n, enum act act);
+int ref_add(struct backend *be, float *y, const float *x, int64_t n);
+int ref_gather(
+    struct backend *be, float *y, const float *x, const int32_t *row, int32_t n_row, int32_t dim);
+
+#endif

@@ -1,0 +1,230 @@
+-- Every number of a report is read from a view of this file; seconds are named *_s.
+-- Latency starts at the intended start (ttft_s, e2e_s); the service time from the actual start is
+-- kept beside it. Values that need something unmeasured are NULL.
+
+CREATE VIEW v_session AS
+SELECT session_id, kind, scenario_name, scenario_text, scenario_sha256, seed, machine_usd_per_hour,
+    start_wall_ns, end_wall_ns, git_commit, build, host_json, status
+FROM session;
+
+CREATE VIEW v_fact AS SELECT session_id, name, value FROM fact;
+
+CREATE VIEW v_slo AS
+SELECT session_id, metric, stat, limit_ns * 1e-9 AS limit_s FROM slo;
+
+CREATE VIEW v_target AS
+SELECT t.session_id, t.target_id, t.name, t.kind, t.is_base, t.detail, c.checkpoint_id, c.path,
+    c.format, c.scheme, c.sha256, c.n_params, c.disk_bytes, c.weight_bytes, c.bits_per_weight,
+    c.kv_bytes_per_token, c.source
+FROM target t LEFT JOIN checkpoint c USING (checkpoint_id);
+
+CREATE VIEW v_run AS
+SELECT r.run_id, r.session_id, r.target_id, t.name AS target, t.kind AS target_kind, t.is_base,
+    r.point_index, r.point, r.point_value, r.arrival, r.start_wall_ns, r.status, r.verdict,
+    r.reason, r.measured_from_ns * 1e-9 AS measured_from_s, r.measured_to_ns * 1e-9 AS measured_to_s,
+    r.end_ns * 1e-9 AS end_s
+FROM run r JOIN target t USING (target_id);
+
+-- One row a request; ok = 1 when it ended without an error.
+CREATE VIEW v_request AS
+SELECT run_id, seq, phase, error_class IS NULL AND end_ns IS NOT NULL AS ok,
+    CASE WHEN error_class IS NULL AND end_ns IS NULL THEN 'unfinished' ELSE error_class END
+        AS error_class,
+    finish_reason, n_prompt, n_output, n_cached_prompt, n_preempt,
+    intended_start_ns * 1e-9 AS start_s,
+    coalesce(end_ns, last_token_ns) * 1e-9 AS end_s,
+    (actual_start_ns - intended_start_ns) * 1e-9 AS send_lag_s,
+    (first_token_ns - intended_start_ns) * 1e-9 AS ttft_s,
+    (first_token_ns - actual_start_ns) * 1e-9 AS ttft_service_s,
+    (first_answer_ns - intended_start_ns) * 1e-9 AS ttft_answer_s,
+    (first_event_ns - intended_start_ns) * 1e-9 AS ttft_event_s,
+    CASE WHEN n_output > n_output_first
+        THEN (last_token_ns - first_token_ns) * 1e-9 / (n_output - n_output_first) END AS tpot_s,
+    (last_token_ns - intended_start_ns) * 1e-9 AS e2e_s,
+    (last_token_ns - actual_start_ns) * 1e-9 AS e2e_service_s,
+    (end_ns - intended_start_ns) * 1e-9 AS close_s
+FROM request;
+
+CREATE VIEW v_ttft AS
+SELECT run_id, seq, ttft_s AS value_s FROM v_request
+WHERE phase = 'measured' AND ok AND ttft_s IS NOT NULL;
+
+CREATE VIEW v_ttft_service AS
+SELECT run_id, seq, ttft_service_s AS value_s FROM v_request
+WHERE phase = 'measured' AND ok AND ttft_service_s IS NOT NULL;
+
+CREATE VIEW v_tpot AS
+SELECT run_id, seq, tpot_s AS value_s FROM v_request
+WHERE phase = 'measured' AND ok AND tpot_s IS NOT NULL;
+
+CREATE VIEW v_e2e AS
+SELECT run_id, seq, e2e_s AS value_s FROM v_request
+WHERE phase = 'measured' AND ok AND e2e_s IS NOT NULL;
+
+CREATE VIEW v_send_lag AS
+SELECT run_id, seq, send_lag_s AS value_s FROM v_request
+WHERE phase = 'measured' AND send_lag_s IS NOT NULL;
+
+-- One row an event after the first: the gap shared among its tokens, which count as that many.
+-- CROSS JOIN keeps requests in the outer loop: one search a request, not one an event.
+CREATE VIEW v_itl AS
+SELECT r.run_id, r.seq, e.idx, e.gap_ns * 1e-9 / e.n_tokens AS value_s, e.n_tokens
+FROM request r CROSS JOIN token_event e ON e.run_id = r.run_id AND e.seq = r.seq
+WHERE r.phase = 'measured' AND r.error_class IS NULL AND r.end_ns IS NOT NULL
+    AND e.gap_ns IS NOT NULL AND e.n_tokens > 0;
+
+-- Measured requests: offered, succeeded, failed; a request never finished has failed.
+CREATE VIEW v_run_counts AS
+SELECT run_id, sum(phase = 'measured') AS n_offered, sum(phase = 'measured' AND ok) AS n_ok,
+    sum(phase = 'measured' AND NOT ok) AS n_failed, sum(phase = 'warmup') AS n_warmup,
+    sum(phase = 'drain') AS n_drain, sum(CASE WHEN phase = 'measured' THEN n_prompt END) AS n_prompt,
+    sum(CASE WHEN phase = 'measured' THEN n_output END) AS n_output,
+    sum(CASE WHEN phase = 'measured' THEN n_cached_prompt END) AS n_cached_prompt,
+    sum(CASE WHEN phase = 'measured' THEN n_preempt END) AS n_preempt,
+    sum(phase = 'measured' AND ok AND n_output > 0 AND ttft_s IS NOT NULL) AS n_streamed
+FROM v_request GROUP BY run_id;
+
+CREATE VIEW v_run_failures AS
+SELECT run_id, error_class, count(*) AS n FROM v_request
+WHERE phase = 'measured' AND NOT ok GROUP BY run_id, error_class;
+
+-- What goodput is decided on, one row a measured request.
+CREATE VIEW v_goodput_input AS
+SELECT run_id, seq, ok, start_s, end_s, ttft_s, tpot_s, e2e_s FROM v_request
+WHERE phase = 'measured';
+
+-- Tokens of all requests, finished or not, in bins of 250 ms.
+CREATE VIEW v_tokens_per_bin AS
+SELECT run_id, t_ns / 250000000 AS bin, sum(n_tokens) AS n_tokens FROM token_event
+GROUP BY run_id, bin;
+
+-- Output tokens over the whole measured phase (the report narrows it to the steady window).
+CREATE VIEW v_output_rate AS
+SELECT r.run_id, sum(e.n_tokens) * 1e9 / (r.measured_to_ns - r.measured_from_ns)
+    AS output_tokens_per_s
+FROM run r JOIN token_event e ON e.run_id = r.run_id
+    AND e.t_ns >= r.measured_from_ns AND e.t_ns < r.measured_to_ns
+WHERE r.measured_to_ns > r.measured_from_ns GROUP BY r.run_id;
+
+-- Time in the house of each measured request; to_s is NULL while it is unfinished.
+CREATE VIEW v_in_flight AS
+SELECT run_id, seq, start_s AS from_s, end_s AS to_s FROM v_request WHERE phase = 'measured';
+
+CREATE VIEW v_sample AS
+SELECT run_id, t_ns * 1e-9 AS t_s, n_running, n_waiting, n_kv_blocks_used, n_kv_blocks,
+    n_batch_tokens
+FROM engine_sample;
+
+CREATE VIEW v_eval AS
+SELECT e.target_id, e.eval_id, e.task, e.definition, e.dataset, e.dataset_sha256, e.window_tokens,
+    e.stride_tokens, e.n_tokens, e.value, e.lo, e.hi, e.nll_sum, e.extra_json
+FROM eval_result e;
+
+CREATE VIEW v_kl AS
+SELECT target_id, kl_id, base, dataset, dataset_sha256, window_tokens, n_tokens, mean, lo, hi, p50,
+    p90, p99, max, top1, top1_lo, top1_hi
+FROM kl_result;
+
+CREATE VIEW v_answer AS
+SELECT t.session_id, t.target_id, t.name AS target, a.prompt_index, a.prompt, a.text, a.n_tokens,
+    a.finish_reason
+FROM answer a JOIN target t USING (target_id);
+
+-- The newest quantization that wrote a target's checkpoint.
+CREATE VIEW v_quant_run AS
+SELECT q.quant_run_id, q.checkpoint_id, q.base_path, q.method, q.scheme, q.group_size,
+    q.recipe_text, q.dataset, q.n_samples, q.n_tokens, q.seconds
+FROM quant_run q
+WHERE q.quant_run_id = (SELECT max(o.quant_run_id) FROM quant_run o
+                        WHERE o.checkpoint_id = q.checkpoint_id);
+
+CREATE VIEW v_quant_module AS
+SELECT quant_run_id, idx, name, method, group_size, n_samples, n_tokens, damp, n_dead_columns,
+    rel_error, logged_error, seconds, bytes_before, bytes_after
+FROM quant_module;
+
+CREATE VIEW v_note AS SELECT session_id, run_id, wall_ns, text FROM note;
+
+-- How other tools count the same events, one row a successful measured request. s = actual start,
+-- t1 and tL = first and last counted event, n = output tokens.
+-- vllm bench serve: first event of any kind is the first token; tpot = (e2e - ttft) / (n - 1).
+CREATE VIEW v_vllm AS
+SELECT run_id, seq, (first_event_ns - actual_start_ns) * 1e-9 AS ttft_s,
+    CASE WHEN n_output > 1 THEN (last_token_ns - first_event_ns) * 1e-9 / (n_output - 1) END
+        AS tpot_s,
+    (last_token_ns - actual_start_ns) * 1e-9 AS e2e_s
+FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT NULL;
+
+-- vllm bench serve: gaps between events; an event of several tokens counts once.
+CREATE VIEW v_vllm_itl AS
+SELECT r.run_id, r.seq, e.idx, e.gap_ns * 1e-9 AS itl_s
+FROM request r CROSS JOIN token_event e ON e.run_id = r.run_id AND e.seq = r.seq
+WHERE r.phase = 'measured' AND r.error_class IS NULL AND r.end_ns IS NOT NULL
+    AND e.gap_ns IS NOT NULL;
+
+-- GuideLLM: tpot = (tL - s) / n holds the time to first token; itl = one mean a request, weight n-1.
+CREATE VIEW v_guidellm AS
+SELECT run_id, seq, (first_token_ns - actual_start_ns) * 1e-9 AS ttft_s,
+    CASE WHEN n_output > 0 THEN (last_token_ns - actual_start_ns) * 1e-9 / n_output END AS tpot_s,
+    CASE WHEN n_output > 1 THEN (last_token_ns - first_token_ns) * 1e-9 / (n_output - 1) END
+        AS itl_s,
+    n_output - 1 AS itl_weight, (end_ns - actual_start_ns) * 1e-9 AS e2e_s
+FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT NULL;
+
+-- AIPerf: itl = (e2e - ttft) / (n - 1), one mean a request.
+CREATE VIEW v_aiperf AS
+SELECT run_id, seq, (first_token_ns - actual_start_ns) * 1e-9 AS ttft_s,
+    CASE WHEN n_output > 1 THEN (last_token_ns - first_token_ns) * 1e-9 / (n_output - 1) END
+        AS itl_s,
+    (last_token_ns - actual_start_ns) * 1e-9 AS e2e_s
+FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT NULL;
+
+-- sglang bench_serving: latency is stamped at the last line of the stream.
+CREATE VIEW v_sglang AS
+SELECT run_id, seq, (first_token_ns - actual_start_ns) * 1e-9 AS ttft_s,
+    CASE WHEN n_output > 1 THEN (end_ns - first_token_ns) * 1e-9 / (n_output - 1) END AS tpot_s,
+    (end_ns - actual_start_ns) * 1e-9 AS e2e_s
+FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT NULL;
+
+-- What the means by each convention are made of, one row a run; t1, tL and end from actual start s.
+CREATE VIEW v_peer_parts AS
+SELECT q.run_id, avg(q.ttft_s) AS ttft_s, avg(q.tpot_s) AS tpot_s, avg(q.e2e_s) AS e2e_s,
+    avg(v.ttft_s) AS vllm_ttft_s, avg(v.tpot_s) AS vllm_tpot_s, avg(v.e2e_s) AS vllm_e2e_s,
+    avg(g.ttft_s) AS sent_ttft_s, avg(g.tpot_s) AS guidellm_tpot_s,
+    sum(g.itl_s * g.itl_weight) / sum(CASE WHEN g.itl_s IS NOT NULL THEN g.itl_weight END)
+        AS guidellm_itl_s,
+    avg(g.e2e_s) AS closed_e2e_s, avg(a.itl_s) AS aiperf_itl_s, avg(a.e2e_s) AS sent_e2e_s,
+    avg(s.tpot_s) AS sglang_tpot_s,
+    (SELECT sum(i.value_s * i.n_tokens) / sum(i.n_tokens) FROM v_itl i WHERE i.run_id = q.run_id)
+        AS itl_s,
+    (SELECT avg(i.itl_s) FROM v_vllm_itl i WHERE i.run_id = q.run_id) AS gap_s
+FROM v_request q
+    CROSS JOIN v_vllm v ON v.run_id = q.run_id AND v.seq = q.seq
+    CROSS JOIN v_guidellm g ON g.run_id = q.run_id AND g.seq = q.seq
+    CROSS JOIN v_aiperf a ON a.run_id = q.run_id AND a.seq = q.seq
+    CROSS JOIN v_sglang s ON s.run_id = q.run_id AND s.seq = q.seq
+GROUP BY q.run_id;
+
+-- Means of one run by each convention, beside ours.
+CREATE VIEW v_peers AS
+SELECT p.run_id, d.definition,
+    CASE d.definition WHEN 'Trilemma' THEN p.ttft_s WHEN 'vllm bench serve' THEN p.vllm_ttft_s
+        ELSE p.sent_ttft_s END AS ttft_s,
+    CASE d.definition WHEN 'Trilemma' THEN p.tpot_s WHEN 'vllm bench serve' THEN p.vllm_tpot_s
+        WHEN 'GuideLLM' THEN p.guidellm_tpot_s WHEN 'AIPerf' THEN p.aiperf_itl_s
+        ELSE p.sglang_tpot_s END AS tpot_s,
+    CASE d.definition WHEN 'Trilemma' THEN p.itl_s WHEN 'GuideLLM' THEN p.guidellm_itl_s
+        WHEN 'AIPerf' THEN p.aiperf_itl_s ELSE p.gap_s END AS itl_s,
+    CASE d.definition WHEN 'Trilemma' THEN p.e2e_s WHEN 'vllm bench serve' THEN p.vllm_e2e_s
+        WHEN 'AIPerf' THEN p.sent_e2e_s ELSE p.closed_e2e_s END AS e2e_s
+FROM v_peer_parts p CROSS JOIN (SELECT 'Trilemma' AS definition UNION ALL
+    SELECT 'vllm bench serve' UNION ALL SELECT 'GuideLLM' UNION ALL SELECT 'AIPerf' UNION ALL
+    SELECT 'sglang bench_serving') d;
+
+-- Events whose stored gap is not the difference of their times; empty in a sound database.
+CREATE VIEW v_gap_error AS
+SELECT run_id, seq, idx, gap_ns, want_ns
+FROM (SELECT run_id, seq, idx, gap_ns,
+        t_ns - lag(t_ns) OVER (PARTITION BY run_id, seq ORDER BY idx) AS want_ns
+      FROM token_event)
+WHERE gap_ns IS NOT want_ns;

@@ -1,0 +1,287 @@
+/* Values that are no ordinary numbers, and memory that must not matter: a NaN or infinity stays in
+ * its own row, and cache slots a row may not see are never part of its result. Limits and hostile
+ * arguments are refused. Ops allocate nothing.
+ * LABELS: threads */
+#include "tests/support/support.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/backend_cpu.h"
+#include "tests/ops/cases.h"
+
+typedef void check_fn(const struct backend_ops *ops, struct backend *be);
+
+/* Runs check on ref and on every cpu variant. */
+static void on_all(check_fn *check) {
+    static const char *const names[] = {"ref", "cpu"};
+    for (int32_t i = 0; i < ARRAY_LEN(names); i++) {
+        const struct backend_ops *ops = NULL;
+        assert_ok(backend_find(names[i], &ops));
+        for (int32_t v = 0; v == 0 || (i == 1 && backend_cpu_variant(v)); v++) {
+            struct backend *be = NULL;
+            struct backend_opts o = {.n_threads = 2,
+                                     .n_tok_max = CASE_TOK_MAX,
+                                     .k_max = CASE_K_MAX,
+                                     .ctx_max = CASE_CTX_MAX,
+                                     .n_head_max = CASE_HEAD_MAX,
+                                     .variant = i == 1 ? backend_cpu_variant(v) : NULL};
+            assert_ok(ops->open(&o, &be));
+            check(ops, be);
+            ops->close(be);
+        }
+    }
+}
+
+static const float odd[] = {NAN, INFINITY, -INFINITY};
+
+static void check_rows_apart(const struct backend_ops *ops, struct backend *be) {
+    enum { T = 7, N = 9, K = 72 };
+    const size_t three = sizeof(float) * 3 * N;
+    static float w[N * K];
+    static float x[T * K];
+    static float y[T * N];
+    static float clean[T * N];
+    struct wmat m = {.type = DTYPE_F32, .n = N, .k = K, .data = w, .row_bytes = K * 4};
+    for (int32_t i = 0; i < N * K; i++) {
+        w[i] = (float)(i % 13) - 5.5F;
+    }
+    for (int32_t i = 0; i < T * K; i++) {
+        x[i] = (float)(i % 7) - 3.25F;
+    }
+    assert_ok(ops->matmul(be, clean, x, &m, NULL, T, false));
+    for (int32_t i = 0; i < ARRAY_LEN(odd); i++) {
+        float keep = x[3 * K + 70];
+        x[3 * K + 70] = odd[i];
+        assert_ok(ops->matmul(be, y, x, &m, NULL, T, false));
+        x[3 * K + 70] = keep;
+        for (int32_t n = 0; n < N; n++) {
+            assert_true(!isfinite(y[3 * N + n]));
+        }
+        assert_memory_equal(y, clean, three);
+        assert_memory_equal(y + 4 * N, clean + 4 * N, three);
+    }
+}
+
+static void test_special_matmul_keeps_nan_in_its_row(void **state) {
+    (void)state;
+    on_all(check_rows_apart);
+}
+
+static void check_norm_act(const struct backend_ops *ops, struct backend *be) {
+    float x[40] = {0};
+    float w[20] = {0};
+    float y[40];
+    x[5] = NAN;
+    assert_ok(ops->rmsnorm(be, y, x, w, 2, 20, 1e-5F, 1));
+    assert_true(isnan(y[5]));
+    assert_true(isfinite(y[25]));
+    float g[5] = {NAN, INFINITY, -100, 100, -0.0F};
+    float up[5] = {1, 1, 1, 1, 1};
+    const float far[2] = {0, 100};
+    assert_ok(ops->act_mul(be, y, g, up, 5, ACT_SILU));
+    assert_true(isnan(y[0]));
+    assert_true(y[1] > 0 && isinf(y[1]));
+    assert_close(y + 2, far, 2, 1e-30);
+    assert_ok(ops->act_mul(be, y, g, up, 5, ACT_GELU_TANH));
+    assert_true(isnan(y[0]));
+    assert_close(y + 2, far, 2, 1e-30);
+}
+
+static void test_special_norm_and_act_pass_nan_on(void **state) {
+    (void)state;
+    on_all(check_norm_act);
+}
+
+/* A batch of one sequence in blocks 0, 1, ... */
+struct tiny {
+    int32_t pos[4];
+    int32_t slot[4];
+    int32_t start[2];
+    int32_t len[1];
+    int32_t table[8];
+    struct batch b;
+};
+
+static void tiny_init(struct tiny *t, int32_t first, int32_t n) {
+    *t = (struct tiny){0};
+    for (int32_t i = 0; i < n; i++) {
+        t->pos[i] = first + i;
+        t->slot[i] = first + i;
+    }
+    for (int32_t i = 0; i < 8; i++) {
+        t->table[i] = i;
+    }
+    t->start[1] = n;
+    t->len[0] = first + n;
+    t->b = (struct batch){.n_tok = n,
+                          .n_seq = 1,
+                          .table_stride = 8,
+                          .pos = t->pos,
+                          .slot = t->slot,
+                          .seq_start = t->start,
+                          .ctx_len = t->len,
+                          .block_table = t->table};
+}
+
+enum { POS = 24, D = 16, P = 4 };
+
+static void fill_cache(float *k, float *v) {
+    for (int32_t i = 0; i < 32 * D; i++) {
+        bool seen = i >= (POS - 5) * D && i < (POS + 3) * D;
+        k[i] = seen ? (float)(i % 11) * 0.1F : NAN;
+        v[i] = seen ? (float)(i % 17) - 8 : INFINITY;
+    }
+}
+
+static void check_unseen(const struct backend_ops *ops, struct backend *be) {
+    static float k[32 * D];
+    static float v[32 * D];
+    float q[3 * D];
+    float y[3 * D];
+    struct tiny t;
+    tiny_init(&t, POS, 3);
+    fill_cache(k, v);
+    for (int32_t i = 0; i < 3 * D; i++) {
+        q[i] = (float)(i % 5) - 2;
+    }
+    struct kv_view kv = {
+        .k = k, .v = v, .type = DTYPE_F32, .n_kv_head = 1, .head_dim = D, .block_tok = P};
+    struct attn_args args = {.scale = 0.25F, .window = 6};
+    assert_ok(ops->attn(be, y, q, &kv, &t.b, 1, &args));
+    for (int32_t i = 0; i < 3 * D; i++) {
+        assert_true(fabsf(y[i]) <= 8);
+    }
+    k[(POS + 2) * D] = NAN; /* now the last row sees a NaN key, the others do not */
+    assert_ok(ops->attn(be, y, q, &kv, &t.b, 1, &args));
+    assert_true(fabsf(y[2 * D - 1]) <= 8);
+    assert_true(isnan(y[3 * D - 1]));
+}
+
+static void test_special_attn_ignores_unseen_slots(void **state) {
+    (void)state;
+    on_all(check_unseen);
+}
+
+static void check_refusals(const struct backend_ops *ops, struct backend *be) {
+    static float x[CASE_K_MAX * 2];
+    static float y[64];
+    static uint8_t data[CASE_K_MAX * 8];
+    int32_t tok[1] = {4};
+    struct wmat w = {.type = DTYPE_Q4_0, .n = 4, .k = 33, .data = data, .row_bytes = 36};
+    assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_RANGE, "want -1");
+    w.k = 64;
+    w.row_bytes = 35;
+    assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_RANGE, "want 36");
+    w.type = DTYPE_I64;
+    assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_UNSUPPORTED, "I64");
+    w = (struct wmat){.type = DTYPE_W4, .n = 4, .k = 64, .data = data, .row_bytes = 32};
+    w.group = 48;
+    assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_RANGE, "group 48");
+    w.group = 32;
+    assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_RANGE, "no scales");
+    w.scale = data;
+    w.scale_type = DTYPE_I8;
+    assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_UNSUPPORTED, "I8");
+    w = (struct wmat){.type = DTYPE_F16, .n = 1, .k = CASE_K_MAX + 1, .data = data};
+    w.row_bytes = dtype_row_bytes(DTYPE_F16, w.k);
+    assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_RANGE, "opened for");
+    w = (struct wmat){.type = DTYPE_F32, .n = 4, .k = 2, .data = data, .row_bytes = 8};
+    assert_err(ops->embed(be, y, &w, tok, 1, 1), ERR_RANGE, "token 4");
+}
+
+static void test_special_bad_weights_are_refused(void **state) {
+    (void)state;
+    on_all(check_refusals);
+}
+
+static void check_bad_batches(const struct backend_ops *ops, struct backend *be) {
+    static float cache[32 * D];
+    float q[2 * D] = {0};
+    struct tiny t;
+    struct kv_view kv = {
+        .k = cache, .v = cache, .type = DTYPE_BF16, .n_kv_head = 2, .head_dim = D, .block_tok = P};
+    struct attn_args args = {.scale = 1};
+    tiny_init(&t, 0, 1);
+    assert_err(ops->attn(be, q, q, &kv, &t.b, 2, &args), ERR_UNSUPPORTED, "BF16");
+    assert_err(ops->kv_write(be, &kv, q, q, &t.b), ERR_UNSUPPORTED, "cache");
+    assert_err(ops->kv_copy(be, &kv, 0, 1), ERR_UNSUPPORTED, "cache");
+    kv.type = DTYPE_F32;
+    assert_err(ops->attn(be, q, q, &kv, &t.b, 3, &args), ERR_RANGE, "3 query heads");
+    t.pos[0] = 32;
+    assert_err(ops->attn(be, q, q, &kv, &t.b, 2, &args), ERR_RANGE, "position 32");
+    t.pos[0] = CASE_CTX_MAX;
+    assert_err(ops->norm_rope(be, q, NULL, 0, 0, q, t.pos, 1, 1, D), ERR_RANGE, "position");
+    assert_err(ops->norm_rope(be, q, NULL, 0, 0, q, t.pos, 1, 1, 7), ERR_UNSUPPORTED, "even");
+    assert_err(ops->kv_copy(be, &kv, 3, 3), ERR_RANGE, "block 3");
+}
+
+static void test_special_bad_batches_are_refused(void **state) {
+    (void)state;
+    on_all(check_bad_batches);
+}
+
+static void check_copy(const struct backend_ops *ops, struct backend *be) {
+    enum { BLOCK = 2 * P * D };
+    static float k[3 * BLOCK];
+    static float v[3 * BLOCK];
+    for (int32_t i = 0; i < 3 * BLOCK; i++) {
+        k[i] = (float)i;
+        v[i] = (float)-i;
+    }
+    struct kv_view kv = {
+        .k = k, .v = v, .type = DTYPE_F32, .n_kv_head = 2, .head_dim = D, .block_tok = P};
+    assert_ok(ops->kv_copy(be, &kv, 0, 2));
+    assert_memory_equal(k, k + 2 * BLOCK, BLOCK * sizeof(float));
+    assert_memory_equal(v, v + 2 * BLOCK, BLOCK * sizeof(float));
+    assert_close(&k[BLOCK], &(float){BLOCK}, 1, 0);
+}
+
+static void test_special_kv_copy_moves_one_block(void **state) {
+    (void)state;
+    on_all(check_copy);
+}
+
+static void check_no_allocation(const struct backend_ops *ops, struct backend *be) {
+    static const struct op_case few[] = {
+        {.op = CASE_MATMUL, .n_tok = 33, .n = 384, .k = 576, .type = DTYPE_Q4_1},
+        {.op = CASE_RMSNORM, .n_tok = 40, .k = 576},
+        {.op = CASE_ATTN,
+         .n_tok = 20,
+         .n_head = 4,
+         .n_kv_head = 2,
+         .head_dim = 32,
+         .block_tok = 16,
+         .type = DTYPE_F16,
+         .n_seq = 1,
+         .rows = {20},
+         .len = {50}},
+    };
+    for (int32_t i = 0; i < ARRAY_LEN(few); i++) {
+        struct case_data d;
+        struct case_run r;
+        assert_ok(case_make(&few[i], 5, &d));
+        assert_ok(case_load(&few[i], &d, ops, be, 0, few[i].n_tok, &r));
+        int64_t calls = mem_calls();
+        assert_ok(case_exec(&r));
+        assert_int_equal(mem_calls(), calls);
+        case_unload(&r);
+        case_drop(&d);
+    }
+}
+
+static void test_special_ops_allocate_nothing(void **state) {
+    (void)state;
+    on_all(check_no_allocation);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(test_special_matmul_keeps_nan_in_its_row), TEST(test_special_norm_and_act_pass_nan_on),
+        TEST(test_special_attn_ignores_unseen_slots),   TEST(test_special_bad_weights_are_refused),
+        TEST(test_special_bad_batches_are_refused),     TEST(test_special_kv_copy_moves_one_block),
+        TEST(test_special_ops_allocate_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
