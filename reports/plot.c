@@ -30,7 +30,7 @@ static const char style_gp[] = {
 #include "style.gp.inc"
     0};
 
-static const char *const palette[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+static const char *const palette[] = {"#2186cc", "#d9601a", "#0f9f77", "#cc79a7",
                                       "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f"};
 
 static const char *const dashes[] = {"1", "(8,4)", "(2,3)", "(10,3,2,3)", "(4,2)", "(14,4)"};

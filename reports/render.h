@@ -10,7 +10,6 @@ struct render {
     const struct report *r;
     const struct compare *c;
     const struct report_opts *o;
-    const struct compare_limits *limits; /* NULL: none */
     struct doc *d;
 };
 

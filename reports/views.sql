@@ -66,9 +66,10 @@ SELECT run_id, seq, send_lag_s AS value_s FROM v_request
 WHERE phase = 'measured' AND send_lag_s IS NOT NULL;
 
 -- One row an event after the first: the gap shared among its tokens, which count as that many.
+-- CROSS JOIN keeps requests in the outer loop: one search a request, not one an event.
 CREATE VIEW v_itl AS
-SELECT e.run_id, e.seq, e.idx, e.gap_ns * 1e-9 / e.n_tokens AS value_s, e.n_tokens
-FROM request r JOIN token_event e ON e.run_id = r.run_id AND e.seq = r.seq
+SELECT r.run_id, r.seq, e.idx, e.gap_ns * 1e-9 / e.n_tokens AS value_s, e.n_tokens
+FROM request r CROSS JOIN token_event e ON e.run_id = r.run_id AND e.seq = r.seq
 WHERE r.phase = 'measured' AND r.error_class IS NULL AND r.end_ns IS NOT NULL
     AND e.gap_ns IS NOT NULL AND e.n_tokens > 0;
 
@@ -156,8 +157,8 @@ FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT 
 
 -- vllm bench serve: gaps between events; an event of several tokens counts once.
 CREATE VIEW v_vllm_itl AS
-SELECT e.run_id, e.seq, e.idx, e.gap_ns * 1e-9 AS itl_s
-FROM request r JOIN token_event e ON e.run_id = r.run_id AND e.seq = r.seq
+SELECT r.run_id, r.seq, e.idx, e.gap_ns * 1e-9 AS itl_s
+FROM request r CROSS JOIN token_event e ON e.run_id = r.run_id AND e.seq = r.seq
 WHERE r.phase = 'measured' AND r.error_class IS NULL AND r.end_ns IS NOT NULL
     AND e.gap_ns IS NOT NULL;
 
@@ -185,26 +186,40 @@ SELECT run_id, seq, (first_token_ns - actual_start_ns) * 1e-9 AS ttft_s,
     (end_ns - actual_start_ns) * 1e-9 AS e2e_s
 FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT NULL;
 
+-- What the means by each convention are made of, one row a run; t1, tL and end from actual start s.
+CREATE VIEW v_peer_parts AS
+SELECT q.run_id, avg(q.ttft_s) AS ttft_s, avg(q.tpot_s) AS tpot_s, avg(q.e2e_s) AS e2e_s,
+    avg(v.ttft_s) AS vllm_ttft_s, avg(v.tpot_s) AS vllm_tpot_s, avg(v.e2e_s) AS vllm_e2e_s,
+    avg(g.ttft_s) AS sent_ttft_s, avg(g.tpot_s) AS guidellm_tpot_s,
+    sum(g.itl_s * g.itl_weight) / sum(CASE WHEN g.itl_s IS NOT NULL THEN g.itl_weight END)
+        AS guidellm_itl_s,
+    avg(g.e2e_s) AS closed_e2e_s, avg(a.itl_s) AS aiperf_itl_s, avg(a.e2e_s) AS sent_e2e_s,
+    avg(s.tpot_s) AS sglang_tpot_s,
+    (SELECT sum(i.value_s * i.n_tokens) / sum(i.n_tokens) FROM v_itl i WHERE i.run_id = q.run_id)
+        AS itl_s,
+    (SELECT avg(i.itl_s) FROM v_vllm_itl i WHERE i.run_id = q.run_id) AS gap_s
+FROM v_request q
+    CROSS JOIN v_vllm v ON v.run_id = q.run_id AND v.seq = q.seq
+    CROSS JOIN v_guidellm g ON g.run_id = q.run_id AND g.seq = q.seq
+    CROSS JOIN v_aiperf a ON a.run_id = q.run_id AND a.seq = q.seq
+    CROSS JOIN v_sglang s ON s.run_id = q.run_id AND s.seq = q.seq
+GROUP BY q.run_id;
+
 -- Means of one run by each convention, beside ours.
 CREATE VIEW v_peers AS
-SELECT run_id, 'Trilemma' AS definition, avg(ttft_s) AS ttft_s, avg(tpot_s) AS tpot_s,
-    (SELECT sum(value_s * n_tokens) / sum(n_tokens) FROM v_itl i WHERE i.run_id = q.run_id) AS itl_s,
-    avg(e2e_s) AS e2e_s
-FROM v_request q WHERE phase = 'measured' AND ok GROUP BY run_id
-UNION ALL
-SELECT run_id, 'vllm bench serve', avg(ttft_s), avg(tpot_s),
-    (SELECT avg(itl_s) FROM v_vllm_itl i WHERE i.run_id = q.run_id), avg(e2e_s)
-FROM v_vllm q GROUP BY run_id
-UNION ALL
-SELECT run_id, 'GuideLLM', avg(ttft_s), avg(tpot_s), sum(itl_s * itl_weight) / sum(itl_weight),
-    avg(e2e_s)
-FROM v_guidellm GROUP BY run_id
-UNION ALL
-SELECT run_id, 'AIPerf', avg(ttft_s), avg(itl_s), avg(itl_s), avg(e2e_s) FROM v_aiperf GROUP BY run_id
-UNION ALL
-SELECT run_id, 'sglang bench_serving', avg(ttft_s), avg(tpot_s),
-    (SELECT avg(itl_s) FROM v_vllm_itl i WHERE i.run_id = q.run_id), avg(e2e_s)
-FROM v_sglang q GROUP BY run_id;
+SELECT p.run_id, d.definition,
+    CASE d.definition WHEN 'Trilemma' THEN p.ttft_s WHEN 'vllm bench serve' THEN p.vllm_ttft_s
+        ELSE p.sent_ttft_s END AS ttft_s,
+    CASE d.definition WHEN 'Trilemma' THEN p.tpot_s WHEN 'vllm bench serve' THEN p.vllm_tpot_s
+        WHEN 'GuideLLM' THEN p.guidellm_tpot_s WHEN 'AIPerf' THEN p.aiperf_itl_s
+        ELSE p.sglang_tpot_s END AS tpot_s,
+    CASE d.definition WHEN 'Trilemma' THEN p.itl_s WHEN 'GuideLLM' THEN p.guidellm_itl_s
+        WHEN 'AIPerf' THEN p.aiperf_itl_s ELSE p.gap_s END AS itl_s,
+    CASE d.definition WHEN 'Trilemma' THEN p.e2e_s WHEN 'vllm bench serve' THEN p.vllm_e2e_s
+        WHEN 'AIPerf' THEN p.sent_e2e_s ELSE p.closed_e2e_s END AS e2e_s
+FROM v_peer_parts p CROSS JOIN (SELECT 'Trilemma' AS definition UNION ALL
+    SELECT 'vllm bench serve' UNION ALL SELECT 'GuideLLM' UNION ALL SELECT 'AIPerf' UNION ALL
+    SELECT 'sglang bench_serving') d;
 
 -- Events whose stored gap is not the difference of their times; empty in a sound database.
 CREATE VIEW v_gap_error AS

@@ -175,7 +175,9 @@ int scenario_format(const struct scenario *sc, struct buf *b) {
     rc = rc ? rc : scyaml_print(b, 0, top_fields + 5, ARRAY_LEN(top_fields) - 5, sc);
     rc = rc ? rc : scenario_format_slo(sc, b);
     rc = rc ? rc : scenario_format_evaluate(sc, b);
-    rc = rc ? rc : format_group(b, "cost", cost_fields, ARRAY_LEN(cost_fields), sc);
+    if (!rc && sc->machine_usd_per_hour > 0) {
+        rc = format_group(b, "cost", cost_fields, ARRAY_LEN(cost_fields), sc);
+    }
     return rc ? rc : format_group(b, "sampling", sampling_fields, ARRAY_LEN(sampling_fields), sc);
 }
 

@@ -102,6 +102,52 @@ static void quiet(struct fy_diag *diag, void *user, const char *text, size_t n) 
     (void)n;
 }
 
+/* Bytes of the valid UTF-8 sequence at s, n bytes left; 0 when it is broken or a control character.
+ * src: RFC 3629, section 4 */
+static int32_t sequence(const unsigned char *s, int64_t n) {
+    if (s[0] < 0x80) {
+        bool is_text = s[0] >= 0x20 || s[0] == '\n' || s[0] == '\r' || s[0] == '\t';
+        return is_text && s[0] != 0x7f ? 1 : 0;
+    }
+    int32_t len = s[0] >= 0xf0 ? 4 : (s[0] >= 0xe0 ? 3 : 2);
+    if (s[0] < 0xc2 || s[0] > 0xf4 || len > n) {
+        return 0;
+    }
+    for (int32_t i = 1; i < len; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    bool low = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
+               (s[0] == 0xc2 && s[1] < 0xa0);
+    bool high = (s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xf4 && s[1] >= 0x90);
+    return low || high ? 0 : len;
+}
+
+/* why: libfyaml 0.7.12 never returns from a directive that holds broken UTF-8; neither has a place
+ * in such a file. */
+static int plain_text(const char *where, const char *text, int64_t n) {
+    const unsigned char *s = (const unsigned char *)text;
+    int32_t line = 1;
+    int32_t column = 1;
+    for (int64_t at = 0; at < n;) {
+        int32_t len = sequence(s + at, n - at);
+        if (len == 0) {
+            return err_set(ERR_CONFIG, "%s:%d:%d: byte 0x%02x is no UTF-8 text", where, line,
+                           column, s[at]);
+        }
+        if (s[at] == '%' && column == 1) {
+            return err_set(ERR_CONFIG, "%s:%d:1: directives (%%...) have no place in this file",
+                           where, line);
+        }
+        bool is_break = s[at] == '\n' || s[at] == '\r';
+        line += s[at] == '\n' ? 1 : 0;
+        column = is_break ? 1 : column + 1;
+        at += len;
+    }
+    return 0;
+}
+
 /* libfyaml stops in silence at the end of the first document; a second one is a mistake here. */
 static int one_document(const char *where, const char *text, int64_t n) {
     bool content = false;
@@ -129,7 +175,8 @@ int scyaml_open(
     if (n == 0 || memchr(text, '\0', (size_t)n)) {
         return err_set(ERR_CONFIG, "%s: empty, or not a text file", where);
     }
-    int rc = one_document(where, text, n);
+    int rc = plain_text(where, text, n);
+    rc = rc ? rc : one_document(where, text, n);
     if (rc) {
         return rc;
     }
@@ -513,7 +560,8 @@ int scyaml_print(
     int rc = 0;
     for (int32_t i = 0; i < n && !rc; i++) {
         const void *at = (const char *)base + fields[i].offset;
-        if (!is_given(&fields[i], at)) {
+        bool is_node = fields[i].kind == SCYAML_NODE;
+        if (is_node || (!fields[i].need && !is_given(&fields[i], at))) {
             continue;
         }
         rc = buf_fmt(b, "%*s%s: ", indent, "", fields[i].name);

@@ -74,7 +74,7 @@ int scyaml_fields(const struct scyaml *y,
                   int32_t n,
                   void *base);
 
-/* Prints the given (non-zero) fields of base, one "key: value" a line, indented.
+/* Prints the needed and the given (non-zero) fields of base, one "key: value" a line, indented.
  * err: ERR_LIMIT, ERR_NOMEM */
 int scyaml_print(
     struct buf *b, int32_t indent, const struct scyaml_field *fields, int32_t n, const void *base);

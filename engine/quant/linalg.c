@@ -9,7 +9,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/par.h"
 
-enum { NB = 64, ROWS = 16 };
+enum { NB = 64, ROWS = 16, COLS = 16 /* accumulators that stay in registers */ };
 
 struct job {
     double *a;
@@ -113,16 +113,16 @@ struct invert {
 static void invert_columns(void *ctx, int64_t block) {
     const struct invert *v = ctx;
     int32_t k = v->k;
-    int32_t c0 = (int32_t)block * NB;
-    int32_t c1 = i32_min(c0 + NB, k);
+    int32_t c0 = (int32_t)block * COLS;
+    int32_t c1 = i32_min(c0 + COLS, k);
     for (int32_t i = c0; i < k; i++) {
         double *xi = v->x + (int64_t)i * k;
         const double *li = v->l + (int64_t)i * k;
-        double acc[NB] = {0};
+        double acc[COLS] = {0};
         for (int32_t m = c0; m < i; m++) {
             const double *xm = v->x + (int64_t)m * k + c0;
             double f = li[m];
-            for (int32_t c = 0; c < c1 - c0; c++) {
+            for (int32_t c = 0; c < COLS; c++) { /* columns past c1 are computed and dropped */
                 acc[c] -= f * xm[c];
             }
         }
@@ -136,12 +136,12 @@ static void invert_columns(void *ctx, int64_t block) {
 }
 
 int linalg_invert_lower(double *l, int32_t k, int32_t n_threads) {
-    double *x = mem_array(MEM_QUANT, (int64_t)k * k, (int64_t)sizeof *x);
+    double *x = mem_array(MEM_QUANT, (int64_t)k * k + COLS, (int64_t)sizeof *x);
     if (!x) {
         return ERR_NOMEM;
     }
     struct invert v = {.l = l, .x = x, .k = k};
-    par_for(n_threads, i64_div_up(k, NB), invert_columns, &v);
+    par_for(n_threads, i64_div_up(k, COLS), invert_columns, &v);
     memcpy(l, x, (size_t)k * (size_t)k * sizeof *l);
     mem_free(x);
     return 0;

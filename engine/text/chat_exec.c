@@ -137,10 +137,17 @@ static int filtered(
 
 static int rounds(struct rt *r, const struct node *n, struct loop *l) {
     struct val loop = {.type = V_LOOP, .u.loop = l};
+    struct scope *s = NULL;
     int rc = 0;
     for (l->at = 0; l->at < l->items->n && !rc; l->at++) {
-        r->scope = new_scope(r, l->scope);
-        rc = r->scope ? set_named(r, "loop", loop) : arena_rc(&r->arena);
+        if (!s || s->kept) {
+            s = new_scope(r, l->scope);
+        } else {
+            s->n = 0;
+        }
+        r->scope = s;
+        rc = s ? eval_step(r, n) : arena_rc(&r->arena);
+        rc = rc ? rc : set_named(r, "loop", loop);
         rc = rc ? rc : assign(r, n->a, &l->items->v[l->at]);
         rc = rc ? rc : chat_exec(r, n->d);
         if (rc == EXEC_BREAK) {
@@ -315,6 +322,9 @@ static int new_macro(struct rt *r, const struct node *n, struct val *out) {
         return arena_rc(&r->arena);
     }
     *m = (struct macro){.node = n, .scope = r->scope};
+    for (struct scope *s = r->scope; s && !s->kept; s = s->up) {
+        s->kept = true;
+    }
     *out = (struct val){.type = V_MACRO, .u.macro = m};
     return 0;
 }

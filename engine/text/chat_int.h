@@ -12,6 +12,7 @@ struct arena {
     int64_t left;             /* bytes left in head */
     int64_t total;
     int64_t max;
+    int rc; /* why the last arena_get failed */
 };
 void arena_init(struct arena *a, int64_t max);
 void arena_fini(struct arena *a);
@@ -254,7 +255,10 @@ struct parser {
 int parse_template(struct parser *p); /* chat_stmt.c */
 /* chat_parse.c: one function a rule; each leaves the current token behind what it took */
 int parse_fail(const struct parser *p, const char *what);
-struct node *parse_node(struct parser *p, enum node_kind kind); /* NULL: arena_rc */
+int parse_new(struct parser *p, enum node_kind kind, struct node **out);
+bool parse_skip_op(struct parser *p, enum op op);
+int parse_number(struct parser *p, struct node **out);                   /* chat_atom.c */
+int parse_primary(struct parser *p, bool namespaces, struct node **out); /* chat_atom.c */
 int parse_sym(struct parser *p, struct chat_str name, int32_t *out);
 bool parse_at_op(const struct parser *p, enum op op);
 bool parse_at_name(const struct parser *p, const char *name);
@@ -274,6 +278,7 @@ struct var {
 
 struct scope {
     struct scope *up;
+    bool kept; /* a macro was defined here or inside: later rounds may not reuse it */
     int32_t n;
     int32_t cap;
     struct var *v; /* [cap] */
@@ -372,7 +377,7 @@ int text_json(
     struct rt *r, const struct val *v, const struct json_style *s, int32_t depth, struct buf *out);
 void text_buf(struct buf *b); /* an empty buffer with the usual limit */
 
-/* chat_str.c: strings by characters, methods */
+/* chat_str.c: strings by characters */
 bool py_space(uint32_t cp);
 struct chat_str str_trim(struct chat_str s, struct chat_str chars, bool left, bool right);
 int str_slice(
@@ -386,7 +391,9 @@ int str_replace(struct rt *r,
                 struct val *out);
 int str_escape(struct rt *r, struct chat_str s, struct val *out);         /* HTML; safe */
 int str_case(struct rt *r, struct chat_str s, int mode, struct val *out); /* 'u' 'l' 'c' 't' 's' */
-const struct chat_fn *str_method(struct chat_str name);
+const struct chat_fn *str_method(struct chat_str name);                   /* chat_method.c */
+int64_t str_find(struct chat_str s, int64_t from, struct chat_str what);  /* byte position or -1 */
+int64_t str_rfind(struct chat_str s, struct chat_str what);
 bool str_all(struct chat_str s, char what); /* isupper and friends */
 
 /* chat_eval.c */
@@ -394,6 +401,8 @@ int chat_eval(struct rt *r, const struct node *n, struct val *out);
 int eval_getattr(struct rt *r, const struct val *o, struct chat_str name, struct val *out);
 int eval_getitem(struct rt *r, const struct val *o, const struct val *key, struct val *out);
 int eval_args(struct rt *r, const struct node *list, struct args *out);
+/* chat_arith.c */
+int str_join(struct rt *r, struct chat_str a, struct chat_str b, struct val *out);
 int eval_binary(
     struct rt *r, enum op op, const struct val *a, const struct val *b, struct val *out);
 /* The filters of a block on its text; n may be NULL. */

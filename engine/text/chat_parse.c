@@ -9,13 +9,12 @@
  *
  * Depth is counted where a rule can call itself; nodes live in the template's arena.
  * src: jinja2 3.1, parser.py */
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/str.h"
 #include "engine/text/chat_int.h"
 
-enum { SYM_MAX = 4096, NUMBER_MAX = 64 };
+enum { SYM_MAX = 4096 };
 
 int parse_fail(const struct parser *p, const char *what) {
     static const char *const ends[] = {"the end of the template", "text", "{%", "%}", "{{", "}}"};
@@ -28,18 +27,15 @@ int parse_fail(const struct parser *p, const char *what) {
                    (int)i64_min(t->text.n, 40), t->text.p, what);
 }
 
-struct node *parse_node(struct parser *p, enum node_kind kind) {
+int parse_new(struct parser *p, enum node_kind kind, struct node **out) {
     struct node *n = arena_get(&p->c->arena, sizeof *n);
-    if (n) {
-        n->kind = kind;
-        n->line = p->t->line;
+    if (!n) {
+        return arena_rc(&p->c->arena);
     }
-    return n;
-}
-
-static int new_node(struct parser *p, enum node_kind kind, struct node **out) {
-    *out = parse_node(p, kind);
-    return *out ? 0 : arena_rc(&p->c->arena);
+    n->kind = kind;
+    n->line = p->t->line;
+    *out = n;
+    return 0;
 }
 
 int parse_sym(struct parser *p, struct chat_str name, int32_t *out) {
@@ -81,233 +77,14 @@ bool parse_skip_name(struct parser *p, const char *name) {
     return is;
 }
 
-static bool skip_op(struct parser *p, enum op op) {
+bool parse_skip_op(struct parser *p, enum op op) {
     bool is = parse_at_op(p, op);
     p->t += is;
     return is;
 }
 
 int parse_need_op(struct parser *p, enum op op, const char *what) {
-    return skip_op(p, op) ? 0 : parse_fail(p, what);
-}
-
-/* A string's escapes, as in Python. */
-static int32_t hex_value(const char *p, int32_t n) {
-    int32_t v = 0;
-    for (int32_t i = 0; i < n; i++) {
-        char c = p[i];
-        int32_t d = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
-        if (d < 0 || v > 0x10ffff) {
-            return -1;
-        }
-        v = v * 16 + d;
-    }
-    return v;
-}
-
-static int escape(const struct parser *p, struct chat_str s, int64_t *i, struct buf *b) {
-    static const char from[] = "abfnrtv\\'\"";
-    static const char to[] = "\a\b\f\n\r\t\v\\'\"";
-    char c = s.p[*i];
-    const char *hit = c ? strchr(from, c) : NULL;
-    ++*i;
-    if (hit) {
-        return buf_add(b, to + (hit - from), 1);
-    }
-    if (c == '\n') {
-        return 0;
-    }
-    int32_t n_hex = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    if (n_hex > 0) {
-        int32_t v = *i + n_hex <= s.n ? hex_value(s.p + *i, n_hex) : -1;
-        if (v < 0 || v > 0x10ffff || (v >= 0xd800 && v < 0xe000)) {
-            return parse_fail(p, "a \\x, \\u or \\U escape of a character");
-        }
-        *i += n_hex;
-        return buf_utf8(b, (uint32_t)v);
-    }
-    if (c >= '0' && c <= '7') {
-        uint32_t v = (uint32_t)(c - '0');
-        for (int32_t k = 0; k < 2 && *i < s.n && s.p[*i] >= '0' && s.p[*i] <= '7'; k++) {
-            v = v * 8 + (uint32_t)(s.p[(*i)++] - '0');
-        }
-        return buf_utf8(b, v);
-    }
-    if (c == 'N') {
-        return parse_fail(p, "a string without \\N escapes");
-    }
-    char both[2] = {'\\', c};
-    return buf_add(b, both, 2);
-}
-
-static int add_string(const struct parser *p, struct chat_str s, struct buf *b) {
-    int rc = 0;
-    for (int64_t i = 0; i < s.n && !rc;) {
-        if (s.p[i] == '\\' && i + 1 < s.n) {
-            i++;
-            rc = escape(p, s, &i, b);
-        } else {
-            rc = buf_add(b, s.p + i++, 1);
-        }
-    }
-    return rc;
-}
-
-/* Neighbouring strings are one. */
-static int string(struct parser *p, struct node **out) {
-    struct buf b;
-    buf_init(&b, MEM_TEXT, CHAT_SOURCE_MAX);
-    int rc = new_node(p, N_CONST, out);
-    while (!rc && p->t->type == T_STR) {
-        rc = add_string(p, p->t->text, &b);
-        p->t++;
-    }
-    char *copy = rc ? NULL : arena_get(&p->c->arena, b.len + 1);
-    if (copy) {
-        memcpy(copy, buf_cstr(&b), (size_t)b.len);
-        (*out)->val = v_str(copy, b.len);
-    } else if (!rc) {
-        rc = arena_rc(&p->c->arena);
-    }
-    buf_fini(&b);
-    return rc;
-}
-
-static int number(struct parser *p, struct node **out) {
-    char text[NUMBER_MAX];
-    int32_t n = 0;
-    char *end = NULL;
-    int rc = new_node(p, N_CONST, out);
-    if (rc) {
-        return rc;
-    }
-    for (int64_t i = 0; i < p->t->text.n; i++) {
-        if (p->t->text.p[i] != '_') {
-            if (n == NUMBER_MAX - 1) {
-                return parse_fail(p, "a shorter number");
-            }
-            text[n++] = p->t->text.p[i];
-        }
-    }
-    text[n] = '\0';
-    if (p->t->type == T_FLOAT) {
-        (*out)->val = v_float(strtod(text, &end));
-    } else {
-        bool bin = n > 2 && (text[1] == 'b' || text[1] == 'B');
-        bool oct = n > 2 && (text[1] == 'o' || text[1] == 'O');
-        bool hex = n > 2 && (text[1] == 'x' || text[1] == 'X');
-        long long v = strtoll(text + 2 * (bin || oct || hex), &end,
-                              bin   ? 2
-                              : oct ? 8
-                              : hex ? 16
-                                    : 10);
-        if (v == INT64_MAX) {
-            return parse_fail(p, "a number below 2^63");
-        }
-        (*out)->val = v_int(v);
-    }
-    if (*end) {
-        return parse_fail(p, "a number");
-    }
-    p->t++;
-    return 0;
-}
-
-static int name(struct parser *p, bool namespaces, struct node **out) {
-    struct chat_str s = p->t->text;
-    bool yes = str_is(s, "true") || str_is(s, "True");
-    bool constant = yes || str_is(s, "false") || str_is(s, "False");
-    bool none = str_is(s, "none") || str_is(s, "None");
-    int rc = new_node(p, constant || none ? N_CONST : N_NAME, out);
-    if (rc) {
-        return rc;
-    }
-    p->t++;
-    if (constant || none) {
-        (*out)->val = none ? v_none() : v_bool(yes);
-        return 0;
-    }
-    if (namespaces && parse_at_op(p, OP_DOT)) {
-        p->t++;
-        if (p->t->type != T_NAME) {
-            return parse_fail(p, "the name of an attribute");
-        }
-        (*out)->kind = N_NSREF;
-        (*out)->val = v_str(p->t->text.p, p->t->text.n);
-        p->t++;
-    }
-    return parse_sym(p, s, &(*out)->sym);
-}
-
-/* Expressions between commas up to a closing bracket. */
-static int list(struct parser *p, enum op close, struct node **head) {
-    struct node **tail = head;
-    while (!parse_at_op(p, close)) {
-        int rc = *head ? parse_need_op(p, OP_COMMA, "\",\" or the closing bracket") : 0;
-        if (rc || parse_at_op(p, close)) {
-            return rc;
-        }
-        rc = parse_expr(p, tail);
-        if (rc) {
-            return rc;
-        }
-        tail = &(*tail)->next;
-    }
-    return 0;
-}
-
-static int pairs(struct parser *p, struct node **head) {
-    struct node **tail = head;
-    while (!parse_at_op(p, OP_RBRACE)) {
-        int rc = *head ? parse_need_op(p, OP_COMMA, "\",\" or \"}\"") : 0;
-        if (rc || parse_at_op(p, OP_RBRACE)) {
-            return rc;
-        }
-        rc = new_node(p, N_PAIR, tail);
-        rc = rc ? rc : parse_expr(p, &(*tail)->a);
-        rc = rc ? rc : parse_need_op(p, OP_COLON, "\":\"");
-        rc = rc ? rc : parse_expr(p, &(*tail)->b);
-        if (rc) {
-            return rc;
-        }
-        tail = &(*tail)->next;
-    }
-    return 0;
-}
-
-static int primary(struct parser *p, bool namespaces, struct node **out) {
-    int rc;
-    if (p->t->type == T_NAME) {
-        return name(p, namespaces, out);
-    }
-    if (p->t->type == T_STR) {
-        return string(p, out);
-    }
-    if (p->t->type == T_INT || p->t->type == T_FLOAT) {
-        return number(p, out);
-    }
-    if (skip_op(p, OP_LPAREN)) {
-        if (parse_at_op(p, OP_RPAREN)) {
-            rc = new_node(p, N_TUPLE, out);
-        } else {
-            rc = parse_tuple(p, true, NULL, out);
-        }
-        return rc ? rc : parse_need_op(p, OP_RPAREN, "\")\"");
-    }
-    if (skip_op(p, OP_LBRACKET)) {
-        rc = new_node(p, N_LIST, out);
-        rc = rc ? rc : list(p, OP_RBRACKET, &(*out)->a);
-        return rc ? rc : parse_need_op(p, OP_RBRACKET, "\"]\"");
-    }
-    if (skip_op(p, OP_LBRACE)) {
-        rc = new_node(p, N_DICT, out);
-        rc = rc ? rc : pairs(p, &(*out)->a);
-        return rc ? rc : parse_need_op(p, OP_RBRACE, "\"}\"");
-    }
-    return parse_fail(p, "an expression");
+    return parse_skip_op(p, op) ? 0 : parse_fail(p, what);
 }
 
 /* One part of a slice; absent before ":" and the end. */
@@ -325,13 +102,13 @@ static int subscribed(struct parser *p, struct node **out) {
         return rc ? rc : start ? 0 : parse_fail(p, "an index");
     }
     p->t++;
-    rc = new_node(p, N_SLICE, out);
+    rc = parse_new(p, N_SLICE, out);
     if (rc) {
         return rc;
     }
     (*out)->a = start;
     rc = slice_part(p, &(*out)->b);
-    if (!rc && skip_op(p, OP_COLON)) {
+    if (!rc && parse_skip_op(p, OP_COLON)) {
         rc = slice_part(p, &(*out)->c);
     }
     return rc;
@@ -339,14 +116,14 @@ static int subscribed(struct parser *p, struct node **out) {
 
 static int subscript(struct parser *p, struct node *in, struct node **out) {
     int rc;
-    if (skip_op(p, OP_DOT)) {
-        rc = new_node(p, p->t->type == T_INT ? N_GETITEM : N_GETATTR, out);
+    if (parse_skip_op(p, OP_DOT)) {
+        rc = parse_new(p, p->t->type == T_INT ? N_GETITEM : N_GETATTR, out);
         if (rc) {
             return rc;
         }
         (*out)->a = in;
         if (p->t->type == T_INT) {
-            return number(p, &(*out)->b);
+            return parse_number(p, &(*out)->b);
         }
         if (p->t->type != T_NAME) {
             return parse_fail(p, "a name or number behind \".\"");
@@ -356,7 +133,7 @@ static int subscript(struct parser *p, struct node *in, struct node **out) {
         return 0;
     }
     p->t++;
-    rc = new_node(p, N_GETITEM, out);
+    rc = parse_new(p, N_GETITEM, out);
     if (rc) {
         return rc;
     }
@@ -375,14 +152,14 @@ static int call_args(struct parser *p, struct node **head) {
         if (rc || parse_at_op(p, OP_RPAREN)) {
             break;
         }
-        rc = new_node(p, N_ARG, tail);
+        rc = parse_new(p, N_ARG, tail);
         if (rc) {
             return rc;
         }
         struct node *a = *tail;
-        if (skip_op(p, OP_MUL)) {
+        if (parse_skip_op(p, OP_MUL)) {
             a->op = ARG_STAR;
-        } else if (skip_op(p, OP_POW)) {
+        } else if (parse_skip_op(p, OP_POW)) {
             a->op = ARG_STAR2;
         } else if (p->t->type == T_NAME && p->t[1].type == T_OP && p->t[1].op == OP_ASSIGN) {
             a->op = ARG_KEY;
@@ -409,7 +186,7 @@ static int postfix(struct parser *p, struct node **io) {
         if (parse_at_op(p, OP_DOT) || parse_at_op(p, OP_LBRACKET)) {
             rc = subscript(p, in, io);
         } else if (parse_at_op(p, OP_LPAREN)) {
-            rc = new_node(p, N_CALL, io);
+            rc = parse_new(p, N_CALL, io);
             if (!rc) {
                 (*io)->a = in;
                 rc = call_args(p, &(*io)->b);
@@ -428,7 +205,7 @@ static int dotted(struct parser *p, struct chat_str *out) {
     }
     *out = p->t->text;
     p->t++;
-    while (skip_op(p, OP_DOT)) {
+    while (parse_skip_op(p, OP_DOT)) {
         if (p->t->type != T_NAME) {
             return parse_fail(p, "a name behind \".\"");
         }
@@ -449,11 +226,11 @@ int parse_filters(struct parser *p, struct node *in, bool inline_start, struct n
     int rc = 0;
     *out = in;
     while (!rc && (inline_start || parse_at_op(p, OP_PIPE))) {
-        struct node *n;
+        struct node *n = NULL;
         struct chat_str s = {NULL, 0};
         p->t += !inline_start;
         inline_start = false;
-        rc = new_node(p, N_FILTER, &n);
+        rc = parse_new(p, N_FILTER, &n);
         rc = rc ? rc : dotted(p, &s);
         if (rc) {
             break;
@@ -480,11 +257,11 @@ static bool bare_argument(const struct parser *p) {
 
 static int test(struct parser *p, struct node **io) {
     struct node *in = *io;
-    struct node *n;
+    struct node *n = NULL;
     struct chat_str s = {NULL, 0};
     p->t++;
     bool negated = parse_skip_name(p, "not");
-    int rc = new_node(p, N_TEST, &n);
+    int rc = parse_new(p, N_TEST, &n);
     rc = rc ? rc : dotted(p, &s);
     if (rc) {
         return rc;
@@ -498,13 +275,13 @@ static int test(struct parser *p, struct node **io) {
     } else if (parse_at_name(p, "is")) {
         return parse_fail(p, "one test at a time");
     } else if (bare_argument(p)) {
-        rc = new_node(p, N_ARG, &n->b);
-        rc = rc ? rc : primary(p, false, &n->b->a);
+        rc = parse_new(p, N_ARG, &n->b);
+        rc = rc ? rc : parse_primary(p, false, &n->b->a);
         rc = rc ? rc : postfix(p, &n->b->a);
     }
     *io = n;
     if (!rc && negated) {
-        rc = new_node(p, N_NOT, io);
+        rc = parse_new(p, N_NOT, io);
         if (!rc) {
             (*io)->a = n;
         }
@@ -523,11 +300,11 @@ static int enter(struct parser *p) {
 static int unary(struct parser *p, bool filters, struct node **out) {
     int rc = enter(p);
     if (!rc && (parse_at_op(p, OP_SUB) || parse_at_op(p, OP_ADD))) {
-        rc = new_node(p, parse_at_op(p, OP_SUB) ? N_NEG : N_POS, out);
+        rc = parse_new(p, parse_at_op(p, OP_SUB) ? N_NEG : N_POS, out);
         p->t++;
         rc = rc ? rc : unary(p, false, &(*out)->a);
     } else if (!rc) {
-        rc = primary(p, false, out);
+        rc = parse_primary(p, false, out);
     }
     rc = rc ? rc : postfix(p, out);
     while (!rc && filters) {
@@ -562,8 +339,8 @@ static bool of_level(enum op op, int32_t level) {
 static int binary(struct parser *p, int32_t level, struct node **out) {
     int rc = level == 0 ? unary(p, true, out) : binary(p, level - 1, out);
     while (!rc && p->t->type == T_OP && of_level(p->t->op, level)) {
-        struct node *n;
-        rc = new_node(p, level == 2 ? N_CONCAT : N_BIN, &n);
+        struct node *n = NULL;
+        rc = parse_new(p, level == 2 ? N_CONCAT : N_BIN, &n);
         if (rc) {
             break;
         }
@@ -593,8 +370,8 @@ static int compare(struct parser *p, struct node **out) {
     if (rc || op == OP_NONE) {
         return rc;
     }
-    struct node *n;
-    rc = new_node(p, N_COMPARE, &n);
+    struct node *n = NULL;
+    rc = parse_new(p, N_COMPARE, &n);
     if (rc) {
         return rc;
     }
@@ -602,7 +379,7 @@ static int compare(struct parser *p, struct node **out) {
     *out = n;
     struct node **tail = &n->b;
     for (; !rc && op != OP_NONE; op = comparison(p)) {
-        rc = new_node(p, N_OPERAND, tail);
+        rc = parse_new(p, N_OPERAND, tail);
         if (rc) {
             break;
         }
@@ -619,7 +396,7 @@ static int not_expr(struct parser *p, struct node **out) {
         return compare(p, out);
     }
     int rc = enter(p);
-    rc = rc ? rc : new_node(p, N_NOT, out);
+    rc = rc ? rc : parse_new(p, N_NOT, out);
     p->t++;
     rc = rc ? rc : not_expr(p, &(*out)->a);
     p->depth--;
@@ -630,8 +407,8 @@ static int not_expr(struct parser *p, struct node **out) {
 static int logic(struct parser *p, int32_t level, struct node **out) {
     int rc = level == 0 ? not_expr(p, out) : logic(p, 0, out);
     while (!rc && parse_skip_name(p, level == 0 ? "and" : "or")) {
-        struct node *n;
-        rc = new_node(p, level == 0 ? N_AND : N_OR, &n);
+        struct node *n = NULL;
+        rc = parse_new(p, level == 0 ? N_AND : N_OR, &n);
         if (rc) {
             break;
         }
@@ -647,8 +424,8 @@ static int expr(struct parser *p, bool condexpr, struct node **out) {
     int rc = enter(p);
     rc = rc ? rc : logic(p, 1, out);
     while (!rc && condexpr && parse_skip_name(p, "if")) {
-        struct node *n;
-        rc = new_node(p, N_COND, &n);
+        struct node *n = NULL;
+        rc = parse_new(p, N_COND, &n);
         if (rc) {
             break;
         }
@@ -685,12 +462,12 @@ static int tuple(struct parser *p,
     struct node *t = NULL;
     int rc = 0;
     while (!rc) {
-        rc = target ? primary(p, namespaces, tail) : expr(p, condexpr, tail);
+        rc = target ? parse_primary(p, namespaces, tail) : expr(p, condexpr, tail);
         if (rc || !parse_at_op(p, OP_COMMA)) {
             break;
         }
         if (!t) {
-            rc = new_node(p, N_TUPLE, &t);
+            rc = parse_new(p, N_TUPLE, &t);
         }
         p->t++;
         if (tuple_end(p, end)) {

@@ -9,11 +9,6 @@
 
 static int body(struct parser *p, const char *end, const char *end2, struct node **out);
 
-static int new_node(struct parser *p, enum node_kind kind, struct node **out) {
-    *out = parse_node(p, kind);
-    return *out ? 0 : arena_rc(&p->c->arena);
-}
-
 static int block_end(struct parser *p) {
     if (p->t->type != T_BLOCK_END) {
         return parse_fail(p, "%}");
@@ -41,7 +36,7 @@ static int stmt_if(struct parser *p, struct node *n) {
     /* why: elif and else are told apart here, by the three names that may end the body */
     rc = body(p, "endif", "el*", &n->b);
     if (!rc && parse_skip_name(p, "elif")) {
-        rc = new_node(p, N_IF, &n->c);
+        rc = parse_new(p, N_IF, &n->c);
         p->depth++;
         rc = rc ? rc
              : p->depth > CHAT_DEPTH_MAX
@@ -105,7 +100,7 @@ static int signature(struct parser *p, struct node **head) {
         if (!rc && p->t->type != T_NAME) {
             rc = parse_fail(p, "the name of a parameter");
         }
-        rc = rc ? rc : new_node(p, N_PARAM, tail);
+        rc = rc ? rc : parse_new(p, N_PARAM, tail);
         rc = rc ? rc : parse_sym(p, p->t->text, &(*tail)->sym);
         if (rc) {
             break;
@@ -158,7 +153,7 @@ static int stmt_with(struct parser *p, struct node *n) {
     int rc = 0;
     while (!rc && p->t->type != T_BLOCK_END) {
         rc = n->a ? parse_need_op(p, OP_COMMA, "\",\"") : 0;
-        rc = rc ? rc : new_node(p, N_SET, tail);
+        rc = rc ? rc : parse_new(p, N_SET, tail);
         rc = rc ? rc : parse_target(p, false, NULL, &(*tail)->a);
         rc = rc ? rc : parse_need_op(p, OP_ASSIGN, "\"=\"");
         rc = rc ? rc : parse_expr(p, &(*tail)->b);
@@ -204,7 +199,7 @@ static int statement(struct parser *p, struct node **out) {
                 {"continue", stmt_continue},
                 {"print", stmt_print},
                 {"generation", stmt_generation}};
-    int rc = new_node(p, N_OUTPUT, out);
+    int rc = parse_new(p, N_OUTPUT, out);
     if (rc) {
         return rc;
     }
@@ -248,14 +243,14 @@ static int body(struct parser *p, const char *end, const char *end2, struct node
             return end ? parse_fail(p, end) : 0;
         }
         if (p->t->type == T_DATA) {
-            rc = new_node(p, N_DATA, tail);
+            rc = parse_new(p, N_DATA, tail);
             if (!rc) {
                 (*tail)->val = v_str(p->t->text.p, p->t->text.n);
                 p->t++;
             }
         } else if (p->t->type == T_VAR_BEGIN) {
             p->t++;
-            rc = new_node(p, N_OUTPUT, tail);
+            rc = parse_new(p, N_OUTPUT, tail);
             rc = rc ? rc : parse_tuple(p, true, NULL, &(*tail)->a);
             if (!rc && p->t->type != T_VAR_END) {
                 rc = parse_fail(p, "}}");

@@ -34,11 +34,13 @@ static bool arena_grow(struct arena *a, int64_t n) {
     int64_t size = i64_max(CHUNK_MIN, i64_min(CHUNK_MAX, a->total));
     size = i64_max(size, n);
     if (size > a->max - a->total) {
-        err_set(ERR_LIMIT, "a template's values need more than %lld bytes", (long long)a->max);
+        a->rc =
+            err_set(ERR_LIMIT, "a template's values need more than %lld bytes", (long long)a->max);
         return false;
     }
     struct arena_chunk *c = mem_calloc(MEM_TEXT, size + 16);
     if (!c) {
+        a->rc = ERR_NOMEM;
         return false;
     }
     c->next = a->head;
@@ -51,7 +53,7 @@ static bool arena_grow(struct arena *a, int64_t n) {
 
 void *arena_get(struct arena *a, int64_t n) {
     if (n < 0 || n > a->max) {
-        err_set(ERR_LIMIT, "a template's value of %lld bytes", (long long)n);
+        a->rc = err_set(ERR_LIMIT, "a template's value of %lld bytes", (long long)n);
         return NULL;
     }
     n = (n + 15) / 16 * 16;
@@ -64,7 +66,7 @@ void *arena_get(struct arena *a, int64_t n) {
 }
 
 int arena_rc(const struct arena *a) {
-    return a->max - a->total < CHUNK_MAX ? ERR_LIMIT : ERR_NOMEM;
+    return a->rc;
 }
 
 struct val v_none(void) {

@@ -1,5 +1,6 @@
-# Common style of all plots; the data and the plot command follow. Colours are Okabe and Ito's,
-# which colour-blind readers can tell apart; the page turns black into its own text colour.
+# Common style of all plots; the data and the plot command follow. The colours (plot.c) are Okabe
+# and Ito's hues, which colour-blind readers can tell apart, made to stand on white and on black;
+# the page turns black into its own text colour.
 set encoding utf8
 set datafile missing "NaN"
 set border 3 lw 0.8

@@ -18,8 +18,7 @@ struct arrays {
     char pre[64];
 };
 
-static int32_t strings(const struct gguf *g, const char *key, struct tok_str **out)
-{
+static int32_t strings(const struct gguf *g, const char *key, struct tok_str **out) {
     const struct gguf_kv *kv = gguf_find(g, key);
     struct gguf_str *items = NULL;
     if (!kv) {
@@ -35,8 +34,7 @@ static int32_t strings(const struct gguf *g, const char *key, struct tok_str **o
     return (int32_t)kv->n;
 }
 
-static void numbers(const struct gguf *g, struct arrays *a, int32_t n)
-{
+static void numbers(const struct gguf *g, struct arrays *a, int32_t n) {
     const struct gguf_kv *kind = gguf_find(g, "tokenizer.ggml.token_type");
     const struct gguf_kv *score = gguf_find(g, "tokenizer.ggml.scores");
     a->kind = mem_calloc(MEM_TEST, n);
@@ -49,8 +47,7 @@ static void numbers(const struct gguf *g, struct arrays *a, int32_t n)
     }
 }
 
-static struct tok *from_gguf(const char *path)
-{
+static struct tok *from_gguf(const char *path) {
     struct filemap m;
     struct gguf *g = NULL;
     struct arrays a = {0};
@@ -88,8 +85,7 @@ static struct tok *from_gguf(const char *path)
     return t;
 }
 
-static bool equal(const int32_t *v, int32_t n, const json_t *want)
-{
+static bool equal(const int32_t *v, int32_t n, const json_t *want) {
     bool same = (size_t)n == json_array_size(want);
     for (int32_t i = 0; i < n && same; i++) {
         same = v[i] == json_integer_value(json_array_get(want, (size_t)i));
@@ -97,9 +93,8 @@ static bool equal(const int32_t *v, int32_t n, const json_t *want)
     return same;
 }
 
-static bool decodes_to(const struct tok *t, const struct tok_ids *ids, bool skip_special,
-                       const json_t *want)
-{
+static bool
+decodes_to(const struct tok *t, const struct tok_ids *ids, bool skip_special, const json_t *want) {
     struct buf b;
     buf_init(&b, MEM_TEST, LINES_MAX);
     assert_ok(tok_decode(t, ids->v, ids->n, skip_special, &b));
@@ -109,8 +104,7 @@ static bool decodes_to(const struct tok *t, const struct tok_ids *ids, bool skip
     return same;
 }
 
-static void check_row(const struct tok *t, const json_t *row, int32_t line)
-{
+static void check_row(const struct tok *t, const json_t *row, int32_t line) {
     const json_t *text = json_object_get(row, "text");
     const char *p = json_string_value(text);
     int64_t n = (int64_t)json_string_length(text);
@@ -130,8 +124,7 @@ static void check_row(const struct tok *t, const json_t *row, int32_t line)
     tok_ids_fini(&ids);
 }
 
-static void test_smollm2_rows(void **state)
-{
+static void test_smollm2_rows(void **state) {
     (void)state;
     const char *path = test_smollm2();
     struct buf b;
@@ -158,8 +151,7 @@ static void test_smollm2_rows(void **state)
 }
 
 /* The count and hash of the whole of WikiText-2: every one of 303,415 ids is right. */
-static void test_smollm2_wikitext(void **state)
-{
+static void test_smollm2_wikitext(void **state) {
     (void)state;
     const char *path = test_smollm2();
     const char *wiki = test_shared("wikitext2/wiki.test.raw");
@@ -189,8 +181,7 @@ static void test_smollm2_wikitext(void **state)
 }
 
 /* One vocabulary of llama.cpp: texts in NAME.inp (each ended by a marker line), ids in NAME.out. */
-static void check_vocab(const char *name)
-{
+static void check_vocab(const char *name) {
     static const char mark[] = "\n__ggml_vocab_test__\n";
     char rel[128];
     snprintf(rel, sizeof rel, "gguf-vocab/%s", name);
@@ -237,38 +228,32 @@ static void check_vocab(const char *name)
     tok_destroy(t);
 }
 
-static void test_vocab_gpt2(void **state)
-{
+static void test_vocab_gpt2(void **state) {
     (void)state;
     check_vocab("ggml-vocab-gpt-2.gguf");
 }
 
-static void test_vocab_starcoder(void **state)
-{
+static void test_vocab_starcoder(void **state) {
     (void)state;
     check_vocab("ggml-vocab-starcoder.gguf");
 }
 
-static void test_vocab_deepseek_coder(void **state)
-{
+static void test_vocab_deepseek_coder(void **state) {
     (void)state;
     check_vocab("ggml-vocab-deepseek-coder.gguf");
 }
 
-static void test_vocab_llama_spm(void **state)
-{
+static void test_vocab_llama_spm(void **state) {
     (void)state;
     check_vocab("ggml-vocab-llama-spm.gguf");
 }
 
-static void test_vocab_phi3(void **state)
-{
+static void test_vocab_phi3(void **state) {
     (void)state;
     check_vocab("ggml-vocab-phi-3.gguf");
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_smollm2_rows),         TEST(test_smollm2_wikitext), TEST(test_vocab_gpt2),
         TEST(test_vocab_starcoder),      TEST(test_vocab_llama_spm),  TEST(test_vocab_phi3),

@@ -9,8 +9,7 @@
 
 enum { TEXT_MAX = 1 << 28 };
 
-static int round_trip(const struct tok *t, const struct buf *text)
-{
+static int round_trip(const struct tok *t, const struct buf *text) {
     struct tok_ids ids;
     struct buf back;
     tok_ids_init(&ids);
@@ -30,8 +29,7 @@ static int round_trip(const struct tok *t, const struct buf *text)
     return rc;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     int64_t rounds = 3;
     struct tok *t = NULL;
     struct buf text;

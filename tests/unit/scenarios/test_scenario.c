@@ -53,7 +53,7 @@ static void test_scenario_read_demo_file(void **state) {
 
 static void test_scenario_format_is_a_fixed_point(void **state) {
     (void)state;
-    static const char *const files[] = {"demo", "all", "trace", "closed"};
+    static const char *const files[] = {"demo", "all", "trace", "closed", "zero"};
     for (int32_t i = 0; i < ARRAY_LEN(files); i++) {
         char rel[64];
         struct scenario sc;
@@ -135,6 +135,8 @@ static void test_scenario_parse_hostile_yaml(void **state) {
     refuse("scenario: !!int 3\n", "", "", "tags");
     refuse("scenario: [1, 2\n", "", "", "s.yaml:");
     refuse("- a\n- b\n", "", "", "want \"key: value\" lines");
+    refuse("\r%\xfe\xf5model: i", "", "", "s.yaml:1:1: directives");
+    refuse("scenario: \xff\n", "", "", "s.yaml:1:11: byte 0xff is no UTF-8 text");
     refuse("", "", "", "empty");
     refuse(head, load, "duration: 1s\n---\nscenario: second\n", "s.yaml:6:1");
     refuse("[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]: 2\n", "", "", "s.yaml");

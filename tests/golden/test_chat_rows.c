@@ -106,7 +106,50 @@ static void test_chat_rows(void **state) {
     assert_int_equal(n, N_ROWS);
 }
 
+/* Small templates, one construct each: tests/golden/data/chat/syntax.jsonl. */
+static bool syntax_equal(const json_t *row, int32_t line) {
+    const json_t *src = json_object_get(row, "template");
+    const json_t *want = json_object_get(row, "rendered");
+    struct chat *c = NULL;
+    struct buf b;
+    buf_init(&b, MEM_TEST, TEXT_MAX);
+    int rc = chat_compile("row", json_string_value(src), (int64_t)json_string_length(src), &c);
+    rc = rc ? rc : chat_render(c, json_object_get(row, "vars"), made_s, &b);
+    bool same = want ? !rc && (size_t)b.len == json_string_length(want) &&
+                           memcmp(buf_cstr(&b), json_string_value(want), (size_t)b.len) == 0
+                     : rc != 0;
+    if (!same) {
+        const char *error = json_string_value(json_object_get(row, "error"));
+        print_error("line %d: %.400s\n--- want %.400s\n--- got  %.400s %s\n", line,
+                    json_string_value(src), want ? json_string_value(want) : error, buf_cstr(&b),
+                    rc ? err_msg() : "");
+    }
+    chat_free(c);
+    buf_fini(&b);
+    return same;
+}
+
+static void test_chat_syntax(void **state) {
+    (void)state;
+    struct buf b;
+    int32_t n = 0;
+    int32_t bad = 0;
+    buf_init(&b, MEM_TEST, TEXT_MAX);
+    assert_ok(file_read(test_golden("chat/syntax.jsonl"), &b));
+    for (char *p = b.data; *p;) {
+        char *nl = strchr(p, '\n');
+        json_t *row = NULL;
+        assert_ok(json_parse("syntax.jsonl", p, nl - p, &row));
+        bad += !syntax_equal(row, ++n);
+        json_decref(row);
+        p = nl + 1;
+    }
+    buf_fini(&b);
+    assert_int_equal(bad, 0);
+    assert_true(n > 100);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(test_chat_rows)};
+    const struct CMUnitTest tests[] = {TEST(test_chat_rows), TEST(test_chat_syntax)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
