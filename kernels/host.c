@@ -5,6 +5,7 @@
  *    decoder runs; after that the decoders check nothing. */
 #include "kernels/host.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/base/err.h"
@@ -50,6 +51,59 @@ int host_kv_copy(struct backend *be, const struct kv_view *kv, int32_t src, int3
     uint8_t *v = kv->v;
     memcpy(k + dst * bytes, k + src * bytes, (size_t)bytes);
     memcpy(v + dst * bytes, v + src * bytes, (size_t)bytes);
+    return 0;
+}
+
+/* One row of route. Comparisons are false for NaN, so the choice is distinct whatever the row. */
+static void route_row(const float *logits,
+                      int32_t n_expert,
+                      int32_t n_used,
+                      bool renorm,
+                      int32_t *expert,
+                      float *weight) {
+    bool taken[OPS_EXPERT_MAX] = {false};
+    double max = (double)logits[0];
+    double all = 0;
+    double used = 0;
+    for (int32_t i = 1; i < n_expert; i++) {
+        max = (double)logits[i] > max ? (double)logits[i] : max;
+    }
+    for (int32_t i = 0; i < n_expert; i++) {
+        all += exp((double)logits[i] - max);
+    }
+    for (int32_t j = 0; j < n_used; j++) {
+        int32_t best = -1;
+        for (int32_t i = 0; i < n_expert; i++) {
+            if (!taken[i] && (best < 0 || logits[i] > logits[best])) {
+                best = i;
+            }
+        }
+        taken[best] = true;
+        expert[j] = best;
+        used += exp((double)logits[best] - max);
+    }
+    for (int32_t j = 0; j < n_used; j++) {
+        weight[j] = (float)(exp((double)logits[expert[j]] - max) / (renorm ? used : all));
+    }
+}
+
+int host_route(struct backend *be,
+               const float *logits,
+               int32_t n_tok,
+               int32_t n_expert,
+               int32_t n_used,
+               bool renorm,
+               int32_t *expert,
+               float *weight) {
+    (void)be;
+    if (n_used < 1 || n_used > n_expert || n_expert > OPS_EXPERT_MAX) {
+        return err_set(ERR_RANGE, "%d of %d experts, want 1 of at most %d", n_used, n_expert,
+                       (int)OPS_EXPERT_MAX);
+    }
+    for (int32_t t = 0; t < n_tok; t++) {
+        route_row(logits + (int64_t)t * n_expert, n_expert, n_used, renorm,
+                  expert + (int64_t)t * n_used, weight + (int64_t)t * n_used);
+    }
     return 0;
 }
 

@@ -16,6 +16,16 @@ int host_sync(struct backend *be);
 /* kv_copy of struct backend_ops. err: ERR_UNSUPPORTED, ERR_RANGE */
 int host_kv_copy(struct backend *be, const struct kv_view *kv, int32_t src, int32_t dst);
 
+/* route of struct backend_ops, in double. err: ERR_RANGE */
+int host_route(struct backend *be,
+               const float *logits,
+               int32_t n_tok,
+               int32_t n_expert,
+               int32_t n_used,
+               bool renorm,
+               int32_t *expert,
+               float *weight);
+
 /* Can ref_decode, and so every backend here, decode the format? */
 bool host_supports_weight(struct backend *be, enum dtype type);
 bool host_supports_kv(struct backend *be, enum dtype type);

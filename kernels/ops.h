@@ -37,6 +37,8 @@ struct backend_opts {
 
 enum act { ACT_SILU, ACT_GELU_TANH };
 
+enum { OPS_EXPERT_MAX = 1024 }; /* most experts a row is routed among */
+
 /* The paged cache of one layer. Layout of k and v: [n_blocks][K][P][D] in type. */
 struct kv_view {
     void *k;           /* backend buffer */
@@ -152,6 +154,34 @@ struct backend_ops {
                   const int32_t *row,
                   int32_t n_row,
                   int32_t dim);
+
+    /* y = cap tanh(y / cap), elementwise in place. in: cap > 0 */
+    int (*softcap)(struct backend *be, float *y, int64_t n, float cap);
+
+    /* Chooses the experts of each row: p = softmax of its logits, then the n_used largest p in
+     * descending order, equal ones by ascending index. Waits for the result.
+     * in:  logits [T,n_expert]; 1 <= n_used <= n_expert <= OPS_EXPERT_MAX
+     * out: expert host [T,n_used], distinct in a row; weight host [T,n_used]: their p, divided by
+     *      the sum of the chosen ones when renorm
+     * err: ERR_RANGE. src: Shazeer et al., "Outrageously Large Neural Networks", 2017, section 2 */
+    int (*route)(struct backend *be,
+                 const float *logits,
+                 int32_t n_tok,
+                 int32_t n_expert,
+                 int32_t n_used,
+                 bool renorm,
+                 int32_t *expert,
+                 float *weight);
+
+    /* y[row[r],:] += weight[r] x[r,:]: what gather took apart, put together again. x [R,dim];
+     * row host [R], distinct; weight host [R] */
+    int (*scatter_add)(struct backend *be,
+                       float *y,
+                       const float *x,
+                       const int32_t *row,
+                       const float *weight,
+                       int32_t n_row,
+                       int32_t dim);
 };
 
 #endif

@@ -228,6 +228,55 @@ static int cpu_gather(
     return 0;
 }
 
+struct cap_job {
+    const struct cpu_kern *kern;
+    float *y;
+    float cap;
+};
+
+static void softcap_range(const void *ctx, int64_t i0, int64_t i1, int32_t thread) {
+    (void)thread;
+    const struct cap_job *job = ctx;
+    job->kern->softcap(job->y, job->cap, i0, i1);
+}
+
+static int cpu_softcap(struct backend *be, float *y, int64_t n, float cap) {
+    struct cap_job job = {.kern = be->kern, .y = y, .cap = cap};
+    cpu_pool_run(be->pool, softcap_range, &job, n, ELEMENTS_CHUNK);
+    return 0;
+}
+
+struct scatter_job {
+    const struct cpu_kern *kern;
+    float *y;
+    const float *x;
+    const int32_t *row;
+    const float *weight;
+    int32_t dim;
+};
+
+static void scatter_range(const void *ctx, int64_t i0, int64_t i1, int32_t thread) {
+    (void)thread;
+    const struct scatter_job *job = ctx;
+    for (int64_t r = i0; r < i1; r++) {
+        job->kern->add_scaled(job->y + (int64_t)job->row[r] * job->dim, job->x + r * job->dim,
+                              job->weight[r], job->dim);
+    }
+}
+
+static int cpu_scatter_add(struct backend *be,
+                           float *y,
+                           const float *x,
+                           const int32_t *row,
+                           const float *weight,
+                           int32_t n_row,
+                           int32_t dim) {
+    struct scatter_job job = {
+        .kern = be->kern, .y = y, .x = x, .row = row, .weight = weight, .dim = dim};
+    cpu_pool_run(be->pool, scatter_range, &job, n_row, chunk_rows(dim));
+    return 0;
+}
+
 struct roof_job {
     const struct backend *be;
     const float *data;
@@ -302,4 +351,7 @@ const struct backend_ops backend_cpu = {
     .act_mul = cpu_act_mul,
     .add = cpu_add,
     .gather = cpu_gather,
+    .softcap = cpu_softcap,
+    .route = host_route,
+    .scatter_add = cpu_scatter_add,
 };

@@ -85,6 +85,23 @@ static inline void kern_add(float *y, const float *x, int64_t i0, int64_t i1) {
     }
 }
 
+static inline void kern_softcap(float *y, float cap, int64_t i0, int64_t i1) {
+    int64_t i = i0;
+    for (; i + VEC_W <= i1; i += VEC_W) {
+        vf_store(y + i, cap * vf_tanh(vf_load(y + i) / cap));
+    }
+    if (i < i1) {
+        int32_t n = (int32_t)(i1 - i);
+        vf_storen(y + i, cap * vf_tanh(vf_loadn(y + i, n) / cap), n);
+    }
+}
+
+static inline void kern_add_scaled(float *y, const float *x, float factor, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] += factor * x[i];
+    }
+}
+
 static inline void kern_scale(float *y, float factor, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         y[i] *= factor;

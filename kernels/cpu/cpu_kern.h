@@ -88,6 +88,9 @@ struct cpu_kern {
         const struct cpu_attn *job, int32_t seq, int32_t head, int32_t tile, float *scratch);
     void (*act_mul)(const struct cpu_act *job, int64_t i0, int64_t i1);
     void (*add)(float *y, const float *x, int64_t i0, int64_t i1);
+    void (*softcap)(float *y, float cap, int64_t i0, int64_t i1);
+    /* y += factor x, the product rounded first */
+    void (*add_scaled)(float *y, const float *x, float factor, int64_t n);
     void (*scale)(float *y, float factor, int64_t n);
     void (*exp)(float *y, const float *x, int64_t n);
     void (*to_f16)(uint16_t *y, const float *x, int64_t n);

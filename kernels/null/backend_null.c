@@ -198,6 +198,49 @@ static int null_gather(
     return 0;
 }
 
+static int null_softcap(struct backend *be, float *y, int64_t n, float cap) {
+    (void)be;
+    (void)y;
+    (void)n;
+    (void)cap;
+    return 0;
+}
+
+static int null_route(struct backend *be,
+                      const float *logits,
+                      int32_t n_tok,
+                      int32_t n_expert,
+                      int32_t n_used,
+                      bool renorm,
+                      int32_t *expert,
+                      float *weight) {
+    (void)be;
+    (void)logits;
+    (void)n_expert;
+    (void)renorm;
+    for (int32_t i = 0; i < n_tok * n_used; i++) {
+        expert[i] = i % n_used;
+        weight[i] = 1;
+    }
+    return 0;
+}
+
+static int null_scatter_add(struct backend *be,
+                            float *y,
+                            const float *x,
+                            const int32_t *row,
+                            const float *weight,
+                            int32_t n_row,
+                            int32_t dim) {
+    (void)be;
+    (void)weight;
+    for (int32_t r = 0; r < n_row; r++) {
+        float *state = y + (int64_t)row[r] * dim;
+        *state = mix(*state, x[(int64_t)r * dim]);
+    }
+    return 0;
+}
+
 const struct backend_ops backend_null = {
     .name = "null",
     .open = null_open,
@@ -220,4 +263,7 @@ const struct backend_ops backend_null = {
     .act_mul = null_act_mul,
     .add = null_add,
     .gather = null_gather,
+    .softcap = null_softcap,
+    .route = null_route,
+    .scatter_add = null_scatter_add,
 };

@@ -9,6 +9,7 @@
  *   embed      state = token;  the table's row count is remembered as the vocabulary V
  *   norm_rope  state = mix(state, position), on queries and keys
  *   matmul     state moves from x to y; accumulate: y = mix(y, x)
+ *   route      experts 0, 1, ... for every row;  scatter_add: y = mix(y, x)
  *   matmul with n = V rows (the head): the row is zero but for NULL_PEAK at mix(state) % V
  * so logits depend on (token, position) and the order of ops alone. Every weight and cache type is
  * supported; weights are not read.

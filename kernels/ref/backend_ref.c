@@ -65,4 +65,7 @@ const struct backend_ops backend_ref = {
     .act_mul = ref_act_mul,
     .add = ref_add,
     .gather = ref_gather,
+    .softcap = ref_softcap,
+    .route = host_route,
+    .scatter_add = ref_scatter_add,
 };

@@ -1,7 +1,7 @@
 /* Elementwise ops and row copies: the truth.
  *
  * silu(g) = g / (1 + e^-g);  gelu_tanh(g) = g/2 (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3)));
- * in double, one rounding of the whole result.
+ * softcap(y) = c tanh(y / c);  scatter_add: y + w x; in double, one rounding of the whole result.
  * src: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, section 2; Shazeer, "GLU Variants
  * Improve Transformer", 2020. */
 #include <math.h>
@@ -41,6 +41,32 @@ int ref_gather(
     (void)be;
     for (int32_t r = 0; r < n_row; r++) {
         memmove(y + (int64_t)r * dim, x + (int64_t)row[r] * dim, (size_t)dim * sizeof(float));
+    }
+    return 0;
+}
+
+int ref_softcap(struct backend *be, float *y, int64_t n, float cap) {
+    (void)be;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = (float)((double)cap * tanh((double)y[i] / (double)cap));
+    }
+    return 0;
+}
+
+int ref_scatter_add(struct backend *be,
+                    float *y,
+                    const float *x,
+                    const int32_t *row,
+                    const float *weight,
+                    int32_t n_row,
+                    int32_t dim) {
+    (void)be;
+    for (int32_t r = 0; r < n_row; r++) {
+        float *out = y + (int64_t)row[r] * dim;
+        const float *in = x + (int64_t)r * dim;
+        for (int32_t i = 0; i < dim; i++) {
+            out[i] = (float)((double)out[i] + (double)weight[r] * (double)in[i]);
+        }
     }
     return 0;
 }

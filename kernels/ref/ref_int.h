@@ -58,5 +58,13 @@ int ref_act_mul(
 int ref_add(struct backend *be, float *y, const float *x, int64_t n);
 int ref_gather(
     struct backend *be, float *y, const float *x, const int32_t *row, int32_t n_row, int32_t dim);
+int ref_softcap(struct backend *be, float *y, int64_t n, float cap);
+int ref_scatter_add(struct backend *be,
+                    float *y,
+                    const float *x,
+                    const int32_t *row,
+                    const float *weight,
+                    int32_t n_row,
+                    int32_t dim);
 
 #endif

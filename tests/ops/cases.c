@@ -126,7 +126,8 @@ static void put_rows(struct list *l) {
     static const int32_t ts[] = {1, 7, 40};
     for (int32_t i = 0; i < ARRAY_LEN(ks) * ARRAY_LEN(ts); i++) {
         struct op_case c = {.n_tok = ts[i % ARRAY_LEN(ts)], .k = ks[i / ARRAY_LEN(ts)]};
-        static const enum case_op ops[] = {CASE_RMSNORM, CASE_ADD, CASE_GATHER, CASE_ACT_MUL};
+        static const enum case_op ops[] = {CASE_RMSNORM, CASE_ADD, CASE_GATHER, CASE_SOFTCAP,
+                                           CASE_ACT_MUL};
         for (int32_t j = 0; j < ARRAY_LEN(ops); j++) {
             c.op = ops[j];
             put(l, &c);
@@ -145,8 +146,9 @@ int32_t cases_all(struct op_case *dst) {
 }
 
 char *case_name(const struct op_case *c, char dst[160]) {
-    static const char *const names[CASE_N] = {
-        "matmul", "embed", "rmsnorm", "norm_rope", "kv_write", "attn", "act_mul", "add", "gather"};
+    static const char *const names[CASE_N] = {"matmul",   "embed",  "rmsnorm", "norm_rope",
+                                              "kv_write", "attn",   "act_mul", "add",
+                                              "gather",   "softcap"};
     bool heads = c->op == CASE_ATTN || c->op == CASE_KV_WRITE || c->op == CASE_NORM_ROPE;
     if (heads) {
         snprintf(dst, 160, "%s T=%d B=%d S=%d H=%d K=%d D=%d P=%d %s%s window %d cap %g",
@@ -490,6 +492,8 @@ int case_exec(struct case_run *r) {
         return o->add(r->be, r->y, r->x, (int64_t)n * c->k);
     case CASE_GATHER:
         return o->gather(r->be, r->y, r->x, d->tok + r->t0, n, c->k);
+    case CASE_SOFTCAP:
+        return o->softcap(r->be, r->y, (int64_t)n * c->k, 0.75F);
     case CASE_NORM_ROPE:
     case CASE_KV_WRITE:
     case CASE_ATTN:
@@ -550,6 +554,7 @@ double case_tol(const struct op_case *c) {
     case CASE_ATTN:
         return tol_attn(c->head_dim, len);
     case CASE_ACT_MUL:
+    case CASE_SOFTCAP:
         return tol_act();
     case CASE_EMBED:
     case CASE_ADD:

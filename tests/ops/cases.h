@@ -15,6 +15,7 @@ enum case_op {
     CASE_ACT_MUL,
     CASE_ADD,
     CASE_GATHER,
+    CASE_SOFTCAP,
     CASE_N
 };
 
@@ -28,7 +29,7 @@ struct op_case {
     enum case_op op;
     int32_t n_tok;         /* T; attention: the sum of rows */
     int32_t n;             /* matmul: output size */
-    int32_t k;             /* matmul, embed, rmsnorm, act_mul, add, gather: row size */
+    int32_t k;             /* matmul, embed, rmsnorm, act_mul, add, gather, softcap: row size */
     enum dtype type;       /* weight or cache */
     enum dtype scale_type; /* W4 */
     int32_t group;         /* W4 */
