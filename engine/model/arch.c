@@ -7,7 +7,8 @@
 #include "engine/base/str.h"
 #include "engine/model/hfconfig.h"
 
-static const struct arch *const families[] = {&arch_llama, &arch_qwen3};
+static const struct arch *const families[] = {&arch_llama,   &arch_qwen3,     &arch_qwen2,
+                                              &arch_mistral, &arch_qwen3_moe, &arch_gemma3};
 
 const struct arch *arch_at(int32_t i) {
     return i >= 0 && i < ARRAY_LEN(families) ? families[i] : NULL;
@@ -32,7 +33,8 @@ static int find_hf(const json_t *config, const char *where, const struct arch **
         return rc;
     }
     for (int32_t i = 0; i < ARRAY_LEN(families); i++) {
-        if (str_eq(families[i]->family, name)) {
+        const char *alias = families[i]->hf_alias;
+        if (str_eq(families[i]->family, name) || (alias && str_eq(alias, name))) {
             *out = families[i];
             return 0;
         }
@@ -51,7 +53,7 @@ static int find_gguf(const struct gguf *g, const struct arch **out) {
     memcpy(name, s.data ? s.data : "", (size_t)n);
     name[n] = '\0';
     for (int32_t i = 0; i < ARRAY_LEN(families); i++) {
-        if (str_eq(families[i]->gguf_name, name)) {
+        if (families[i]->gguf_name && str_eq(families[i]->gguf_name, name)) {
             *out = families[i];
             return 0;
         }
@@ -72,10 +74,15 @@ int arch_read_hf_cfg(const json_t *config, const char *where, struct model_cfg *
     }
     model_cfg_init(&cfg);
     str_copy(cfg.family, (int64_t)sizeof cfg.family, a->family);
-    rc = hfconfig_common(config, where, &cfg);
-    if (!rc) {
-        rc = a->from_hf(config, where, &cfg);
+    json_t *text = a->hf_text ? a->hf_text(config) : NULL;
+    if (a->hf_text && !text) {
+        return err_set(ERR_NOMEM, "%s: no memory for the text part", where);
     }
+    rc = hfconfig_common(text ? text : config, where, &cfg);
+    if (!rc) {
+        rc = a->from_hf(text ? text : config, where, &cfg);
+    }
+    json_decref(text);
     if (!rc) {
         rc = model_cfg_check(&cfg, where);
     }

@@ -10,8 +10,13 @@
 
 struct arch {
     const char *family;    /* model_type of config.json and our name */
-    const char *gguf_name; /* general.architecture */
+    const char *hf_alias;  /* another model_type of the family; NULL: none */
+    const char *gguf_name; /* general.architecture; NULL: written under another family's name */
     bool gguf_permutes_qk; /* llama.cpp stores q and k rows for adjacent-pair rotation */
+
+    /* The part of config.json that is about text, with the family's defaults filled in.
+     * NULL: the file as it is. own: caller, json_decref. err: NULL without memory */
+    json_t *(*hf_text)(const json_t *config);
 
     /* Family-specific part of the configuration, after the common part was read.
      * err: ERR_UNSUPPORTED naming a field that would change the result and is not known */
@@ -21,6 +26,10 @@ struct arch {
 
 extern const struct arch arch_llama;
 extern const struct arch arch_qwen3;
+extern const struct arch arch_qwen2;
+extern const struct arch arch_mistral;
+extern const struct arch arch_qwen3_moe;
+extern const struct arch arch_gemma3;
 
 /* Finds the family of a checkpoint. err: ERR_UNSUPPORTED naming it and those that are known */
 int arch_find(const struct ckpt *c, const struct arch **out);

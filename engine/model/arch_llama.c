@@ -1,4 +1,5 @@
-/* Llama 2, 3, 3.1, 3.2, SmolLM2. src: transformers, modeling_llama.py; llama.cpp, LLM_ARCH_LLAMA */
+/* Llama 2, 3, 3.1, 3.2, SmolLM2; in GGUF also Mistral. src: transformers, modeling_llama.py;
+ * llama.cpp, LLM_ARCH_LLAMA */
 #include "engine/model/arch.h"
 
 #include <math.h>
@@ -17,7 +18,15 @@ static int from_hf(const json_t *config, const char *where, struct model_cfg *c)
 static int from_gguf(const struct gguf *g, struct model_cfg *c) {
     int32_t n_rot = c->head_dim;
     int32_t n_expert = 0;
-    int rc = gguf_opt_i32(g, "llama.rope.dimension_count", 1, 4096, &n_rot);
+    int32_t window = 0;
+    int rc = gguf_opt_i32(g, "llama.attention.sliding_window", 0, INT32_MAX, &window);
+    if (!rc && window > 0) {
+        rc = err_set(ERR_UNSUPPORTED,
+                     "%s: llama.attention.sliding_window is %d; llama from GGUF is computed with "
+                     "full attention",
+                     g->where, window);
+    }
+    rc = rc ? rc : gguf_opt_i32(g, "llama.rope.dimension_count", 1, 4096, &n_rot);
     rc = rc ? rc : gguf_opt_i32(g, "llama.expert_count", 0, 4096, &n_expert);
     if (!rc && (n_rot != c->head_dim || n_expert > 0)) {
         rc = err_set(ERR_UNSUPPORTED,

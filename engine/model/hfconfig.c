@@ -106,17 +106,10 @@ static int check_rope_keys(const json_t *o, const char *where) {
     return 0;
 }
 
-static int read_rope(const json_t *config, const char *where, struct rope_cfg *r) {
+/* One object of rotary parameters. */
+static int read_rope_object(const json_t *o, const char *where, struct rope_cfg *r) {
     double partial = 1;
-    const json_t *o = json_object_get(config, "rope_parameters");
-    int rc = json_opt_f64(config, where, "rope_theta", &r->theta);
-    if (!json_is_object(o)) {
-        o = json_object_get(config, "rope_scaling");
-    }
-    if (rc || !json_is_object(o)) {
-        return rc;
-    }
-    rc = check_rope_keys(o, where);
+    int rc = check_rope_keys(o, where);
     rc = rc ? rc : read_rope_type(o, where, r);
     rc = rc ? rc : json_opt_f64(o, where, "rope_theta", &r->theta);
     rc = rc ? rc : json_opt_f64(o, where, "factor", &r->factor);
@@ -136,6 +129,27 @@ static int read_rope(const json_t *config, const char *where, struct rope_cfg *r
     return rc;
 }
 
+/* rope_parameters may hold one object for full and one for sliding layers. */
+static int read_rope(const json_t *config, const char *where, struct model_cfg *c) {
+    const json_t *o = json_object_get(config, "rope_parameters");
+    int rc = json_opt_f64(config, where, "rope_theta", &c->rope.theta);
+    if (!json_is_object(o)) {
+        o = json_object_get(config, "rope_scaling");
+    }
+    if (rc || !json_is_object(o)) {
+        return rc;
+    }
+    const json_t *full = json_object_get(o, "full_attention");
+    const json_t *local = json_object_get(o, "sliding_attention");
+    if (!json_is_object(full) || !json_is_object(local) || json_object_size(o) != 2) {
+        return read_rope_object(o, where, &c->rope);
+    }
+    c->has_rope_local = true;
+    c->rope_local = model_cfg_rope(0);
+    rc = read_rope_object(full, where, &c->rope);
+    return rc ? rc : read_rope_object(local, where, &c->rope_local);
+}
+
 static int read_act(const json_t *config, const char *where, struct model_cfg *c) {
     const char *act = "silu";
     int rc = json_opt_str(config, where, "hidden_act", &act);
@@ -146,7 +160,12 @@ static int read_act(const json_t *config, const char *where, struct model_cfg *c
         c->act = ACT_SILU;
         return 0;
     }
-    return err_set(ERR_UNSUPPORTED, "%s: hidden_act \"%s\" is not known; known is silu", where,
+    if (str_eq(act, "gelu_pytorch_tanh")) {
+        c->act = ACT_GELU_TANH;
+        return 0;
+    }
+    return err_set(ERR_UNSUPPORTED,
+                   "%s: hidden_act \"%s\" is not known; known are silu, gelu_pytorch_tanh", where,
                    act);
 }
 
@@ -181,7 +200,7 @@ int hfconfig_common(const json_t *config, const char *where, struct model_cfg *c
     rc = rc ? rc : json_opt_i32(config, where, "bos_token_id", 0, MODEL_VOCAB_MAX, &c->bos);
     rc = rc ? rc : read_eos(config, where, c);
     rc = rc ? rc : read_act(config, where, c);
-    rc = rc ? rc : read_rope(config, where, &c->rope);
+    rc = rc ? rc : read_rope(config, where, c);
     rc = rc ? rc : json_opt_f64(config, where, "partial_rotary_factor", &partial);
     if (!rc && partial != 1) {
         rc = err_set(ERR_UNSUPPORTED, "%s: partial_rotary_factor %g, only 1 is computed", where,
@@ -189,4 +208,33 @@ int hfconfig_common(const json_t *config, const char *where, struct model_cfg *c
     }
     c->rms_eps = (float)eps;
     return rc;
+}
+
+int hfconfig_layer_types(const json_t *config,
+                         const char *where,
+                         int32_t window,
+                         struct model_cfg *c) {
+    const json_t *list = json_object_get(config, "layer_types");
+    if (!list || json_is_null(list)) {
+        return 0;
+    }
+    if (!json_is_array(list) || json_array_size(list) != (size_t)c->n_layer) {
+        return err_set(ERR_FORMAT, "%s: layer_types is no list of %d names", where, c->n_layer);
+    }
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        const char *name = json_string_value(json_array_get(list, (size_t)i));
+        bool slides = name && str_eq(name, "sliding_attention");
+        if (!slides && !(name && str_eq(name, "full_attention"))) {
+            return err_set(ERR_UNSUPPORTED,
+                           "%s: layer_types[%d] is \"%s\"; known are full_attention, "
+                           "sliding_attention",
+                           where, i, name ? name : "?");
+        }
+        if (slides && window == 0) {
+            return err_set(ERR_FORMAT, "%s: layer %d slides, but there is no sliding_window", where,
+                           i);
+        }
+        c->layer[i].window = slides ? window : 0;
+    }
+    return 0;
 }

@@ -9,6 +9,16 @@
  * err: ERR_FORMAT, ERR_RANGE; ERR_UNSUPPORTED for an activation or rope type that is not known */
 int hfconfig_common(const json_t *config, const char *where, struct model_cfg *out);
 
+/* Gives every layer that layer_types calls sliding_attention the window, and none to the others.
+ * in:  n_layer read; window 0: none is known
+ * out: layers untouched when the key is missing
+ * err: ERR_FORMAT for a list of the wrong length or a sliding layer without window;
+ *      ERR_UNSUPPORTED naming another type */
+int hfconfig_layer_types(const json_t *config,
+                         const char *where,
+                         int32_t window,
+                         struct model_cfg *out);
+
 /* Adds the end-of-sequence ids of generation_config.json, if the folder has one. */
 int hfconfig_generation(const char *dir, struct model_cfg *out);
 

@@ -6,12 +6,54 @@ int64_t model_cfg_kv_bytes_per_token(const struct model_cfg *c, enum dtype kv_ty
     return 2 * (int64_t)c->n_layer * c->n_kv_head * c->head_dim * dtype_info(kv_type)->block_bytes;
 }
 
+struct rope_cfg model_cfg_rope(double theta) {
+    return (struct rope_cfg){.theta = theta, .beta_fast = 32, .beta_slow = 1, .factor = 1};
+}
+
 void model_cfg_init(struct model_cfg *c) {
     *c = (struct model_cfg){.rms_eps = 1e-6f,
                             .embed_scale = 1,
                             .act = ACT_SILU,
-                            .rope = {.theta = 10000, .beta_fast = 32, .beta_slow = 1, .factor = 1},
+                            .rope = model_cfg_rope(10000),
                             .bos = -1};
+}
+
+/* The second rotary table, and whether it is asked for where it is given. */
+static int check_rope_local(const struct model_cfg *c, const char *where) {
+    const struct rope_cfg *r = &c->rope_local;
+    bool used = false;
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        used = used || c->layer[i].rope == 1;
+    }
+    if (used != c->has_rope_local) {
+        return err_set(ERR_UNSUPPORTED, "%s: rope parameters by layer type, family %s has %s",
+                       where, c->family, used ? "none for sliding layers" : "one kind of layer");
+    }
+    if (used && (!(r->theta > 1) || !(r->factor > 0) ||
+                 (r->type != ROPE_DEFAULT && r->type != ROPE_LINEAR))) {
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: rope of the sliding layers: type %d, theta %g, factor %g; computed are "
+                       "default and linear, theta > 1, factor > 0",
+                       where, (int)r->type, r->theta, r->factor);
+    }
+    return 0;
+}
+
+static int check_experts(const struct model_cfg *c, const char *where) {
+    bool used = false;
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        used = used || c->layer[i].moe;
+    }
+    if (used && (c->n_expert > OPS_EXPERT_MAX || c->n_expert_used < 1 ||
+                 c->n_expert_used > c->n_expert || c->expert_ffn < 1)) {
+        return err_set(ERR_RANGE, "%s: %d of %d experts of %d, at most %d experts are routed",
+                       where, c->n_expert_used, c->n_expert, c->expert_ffn, (int)OPS_EXPERT_MAX);
+    }
+    if (used && c->post_norm) {
+        return err_set(ERR_UNSUPPORTED, "%s: experts with a norm behind them are not computed",
+                       where);
+    }
+    return 0;
 }
 
 int model_cfg_check(const struct model_cfg *c, const char *where) {
@@ -36,5 +78,6 @@ int model_cfg_check(const struct model_cfg *c, const char *where) {
         return err_set(ERR_RANGE, "%s: rope low_freq_factor %g, high_freq_factor %g", where,
                        c->rope.low_freq_factor, c->rope.high_freq_factor);
     }
-    return 0;
+    int rc = check_rope_local(c, where);
+    return rc ? rc : check_experts(c, where);
 }

@@ -23,9 +23,18 @@ static const struct {
                           {"mlp.gate_proj", "ffn_gate"},  {"mlp.up_proj", "ffn_up"},
                           {"mlp.down_proj", "ffn_down"}};
 
+/* Where the text model sits in a folder: alone, or inside a multimodal one, old and new names. */
+static const struct {
+    const char *root;
+    const char *head;
+} places[] = {{"model.", "lm_head"},
+              {"language_model.model.", "language_model.lm_head"},
+              {"model.language_model.", "lm_head"}};
+
 struct loader {
     struct weights *w;
     const struct arch *arch;
+    int32_t place; /* HF */
     bool check;
 };
 
@@ -70,7 +79,9 @@ static const char *module_name(const struct loader *l,
         snprintf(dst, TENSOR_NAME_MAX, "blk.%d.%s", layer, role_names[role].gguf);
         return dst;
     }
-    return weights_module_name(dst, layer, role);
+    snprintf(dst, TENSOR_NAME_MAX, "%slayers.%d.%s", places[l->place].root, layer,
+             role_names[role].hf);
+    return dst;
 }
 
 static int find(const struct loader *l, const char *name, const struct tensor **t) {
@@ -119,10 +130,17 @@ static bool multiplied(enum dtype t) {
            t == DTYPE_Q4_1 || t == DTYPE_Q8_0;
 }
 
-/* Binds a plain or block-quantized [n,k] matrix. */
-static int bind_matrix(struct loader *l, const char *name, int32_t n, int32_t k, struct wmat *m) {
+/* Finds plain or block-quantized matrices of a given shape. out: their type, and the first byte of
+ * rows that may be used in place */
+static int find_matrix(struct loader *l,
+                       const char *name,
+                       const int64_t *dim,
+                       int32_t n_dim,
+                       enum dtype *type,
+                       const uint8_t **data) {
     const struct tensor *t = NULL;
     char shape[TENSOR_SHAPE_TEXT];
+    char want[TENSOR_SHAPE_TEXT];
     int rc = find(l, name, &t);
     if (rc) {
         return rc;
@@ -131,23 +149,37 @@ static int bind_matrix(struct loader *l, const char *name, int32_t n, int32_t k,
         return err_set(ERR_UNSUPPORTED, "%s: tensor \"%s\": weights of type %s are not multiplied",
                        l->w->ckpt->path, name, dtype_info(t->type)->name);
     }
-    if (t->n_dim != 2 || t->dim[0] != n || t->dim[1] != k) {
-        return err_set(ERR_FORMAT, "%s: tensor \"%s\": shape %s, want [%d, %d]", l->w->ckpt->path,
-                       name, tensor_shape_text(shape, t->dim, t->n_dim), n, k);
+    if (t->n_dim != n_dim || memcmp(t->dim, dim, (size_t)n_dim * sizeof *dim) != 0) {
+        return err_set(ERR_FORMAT, "%s: tensor \"%s\": shape %s, want %s", l->w->ckpt->path, name,
+                       tensor_shape_text(shape, t->dim, t->n_dim),
+                       tensor_shape_text(want, dim, n_dim));
     }
-    *m = (struct wmat){
-        .type = t->type, .n = n, .k = k, .data = t->data, .row_bytes = dtype_row_bytes(t->type, k)};
+    *type = t->type;
+    *data = t->data;
     if ((uintptr_t)t->data % (t->type == DTYPE_F32 ? 4 : 2) != 0) {
         void *copy = own(l->w, t->bytes); /* why: f32 rows are used in place */
         if (!copy) {
             return ERR_NOMEM;
         }
         memcpy(copy, t->data, (size_t)t->bytes);
-        m->data = copy;
+        *data = copy;
     }
-    l->w->n_param += (int64_t)n * k;
+    l->w->n_param += dim[0] * dim[1] * (n_dim == 3 ? dim[2] : 1);
     l->w->bytes += t->bytes;
     return 0;
+}
+
+/* Binds a plain or block-quantized [n,k] matrix. */
+static int bind_matrix(struct loader *l, const char *name, int32_t n, int32_t k, struct wmat *m) {
+    const int64_t dim[2] = {n, k};
+    enum dtype type = DTYPE_F32;
+    const uint8_t *data = NULL;
+    int rc = find_matrix(l, name, dim, 2, &type, &data);
+    if (!rc) {
+        *m = (struct wmat){
+            .type = type, .n = n, .k = k, .data = data, .row_bytes = dtype_row_bytes(type, k)};
+    }
+    return rc;
 }
 
 /* Undoes llama.cpp's row order of q and k. */
@@ -211,31 +243,113 @@ static bool has_bias(const struct model_cfg *c, enum linear_role role) {
     return role <= LINEAR_V ? c->attn_bias : c->mlp_bias;
 }
 
-static int bind_norms(struct loader *l, int32_t i, struct layer_weights *lw) {
-    static const char *const hf[] = {"input_layernorm", "post_attention_layernorm",
-                                     "self_attn.q_norm", "self_attn.k_norm"};
-    static const char *const gg[] = {"attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"};
-    const struct model_cfg *c = &l->w->cfg;
-    const float **dst[] = {&lw->attn_norm, &lw->mlp_norm, &lw->q_norm, &lw->k_norm};
-    for (int32_t j = 0; j < (c->qk_norm ? 4 : 2); j++) {
-        char name[TENSOR_NAME_MAX];
-        if (l->w->ckpt->kind == CKPT_GGUF) {
-            snprintf(name, sizeof name, "blk.%d.%s.weight", i, gg[j]);
-        } else {
-            snprintf(name, sizeof name, "model.layers.%d.%s.weight", i, hf[j]);
-        }
-        int rc = bind_vector(l, name, j < 2 ? c->hidden : c->head_dim, dst[j]);
-        if (rc) {
-            return rc;
-        }
+bool weights_norm_name(const struct model_cfg *c, enum norm_role role, struct norm_name *out) {
+    static const struct norm_name names[NORM_N] = {
+        [NORM_ATTN] = {"input_layernorm", "attn_norm", 0},
+        [NORM_MLP] = {"post_attention_layernorm", "ffn_norm", 0},
+        [NORM_Q] = {"self_attn.q_norm", "attn_q_norm", 0},
+        [NORM_K] = {"self_attn.k_norm", "attn_k_norm", 0},
+        [NORM_ATTN_POST] = {"post_attention_layernorm", "post_attention_norm", 0},
+        [NORM_MLP_POST] = {"post_feedforward_layernorm", "post_ffw_norm", 0}};
+    bool head = role == NORM_Q || role == NORM_K;
+    if ((head && !c->qk_norm) || (role >= NORM_ATTN_POST && !c->post_norm)) {
+        return false;
     }
-    return 0;
+    *out = names[role];
+    out->n = head ? c->head_dim : c->hidden;
+    if (role == NORM_MLP && c->post_norm) {
+        out->hf = "pre_feedforward_layernorm";
+    }
+    return true;
+}
+
+static int bind_norms(struct loader *l, int32_t i, struct layer_weights *lw) {
+    const float **dst[NORM_N] = {&lw->attn_norm, &lw->mlp_norm,       &lw->q_norm,
+                                 &lw->k_norm,    &lw->attn_post_norm, &lw->mlp_post_norm};
+    int rc = 0;
+    for (int32_t j = 0; j < NORM_N && !rc; j++) {
+        char name[TENSOR_NAME_MAX];
+        struct norm_name norm;
+        if (!weights_norm_name(&l->w->cfg, (enum norm_role)j, &norm)) {
+            continue;
+        }
+        if (l->w->ckpt->kind == CKPT_GGUF) {
+            snprintf(name, sizeof name, "blk.%d.%s.weight", i, norm.gguf);
+        } else {
+            snprintf(name, sizeof name, "%slayers.%d.%s.weight", places[l->place].root, i, norm.hf);
+        }
+        rc = bind_vector(l, name, norm.n, dst[j]);
+    }
+    return rc;
+}
+
+static void expert_shape(const struct model_cfg *c, enum linear_role role, int32_t *n, int32_t *k) {
+    *n = role == LINEAR_DOWN ? c->hidden : c->expert_ffn;
+    *k = role == LINEAR_DOWN ? c->expert_ffn : c->hidden;
+}
+
+/* GGUF: one tensor [n_expert,n,k] holds one matrix of all experts. */
+static int bind_stacked(struct loader *l, int32_t i, enum linear_role role, struct expert *e) {
+    const struct model_cfg *c = &l->w->cfg;
+    char name[TENSOR_NAME_MAX];
+    int32_t n = 0;
+    int32_t k = 0;
+    enum dtype type = DTYPE_F32;
+    const uint8_t *data = NULL;
+    expert_shape(c, role, &n, &k);
+    snprintf(name, sizeof name, "blk.%d.%s_exps.weight", i, role_names[role].gguf);
+    int rc = find_matrix(l, name, (const int64_t[]){c->n_expert, n, k}, 3, &type, &data);
+    for (int32_t j = 0; j < c->n_expert && !rc; j++) {
+        int64_t row = dtype_row_bytes(type, k);
+        e[j].lin[role - LINEAR_GATE].w = (struct wmat){
+            .type = type, .n = n, .k = k, .data = data + j * (n * row), .row_bytes = row};
+    }
+    return rc;
+}
+
+/* A folder: every matrix of every expert is a module. */
+static int bind_separate(struct loader *l, int32_t i, enum linear_role role, struct expert *e) {
+    const struct model_cfg *c = &l->w->cfg;
+    int32_t n = 0;
+    int32_t k = 0;
+    int rc = 0;
+    expert_shape(c, role, &n, &k);
+    for (int32_t j = 0; j < c->n_expert && !rc; j++) {
+        char module[TENSOR_NAME_MAX];
+        const char *part = role_names[role].hf + sizeof "mlp." - 1;
+        snprintf(module, sizeof module, "%slayers.%d.mlp.experts.%d.%s", places[l->place].root, i,
+                 j, part);
+        rc = bind_linear(l, module, n, k, false, &e[j].lin[role - LINEAR_GATE]);
+    }
+    return rc;
+}
+
+static int bind_experts(struct loader *l, int32_t i, struct layer_weights *lw) {
+    const struct model_cfg *c = &l->w->cfg;
+    bool gg = l->w->ckpt->kind == CKPT_GGUF;
+    char module[TENSOR_NAME_MAX];
+    if (gg) {
+        snprintf(module, sizeof module, "blk.%d.ffn_gate_inp", i);
+    } else {
+        snprintf(module, sizeof module, "%slayers.%d.mlp.gate", places[l->place].root, i);
+    }
+    int rc = bind_linear(l, module, c->n_expert, c->hidden, false, &lw->router);
+    lw->expert = rc ? NULL : own(l->w, c->n_expert * (int64_t)sizeof *lw->expert);
+    if (!lw->expert) {
+        return rc ? rc : ERR_NOMEM;
+    }
+    for (int32_t r = LINEAR_GATE; r < LINEAR_N && !rc; r++) {
+        enum linear_role role = (enum linear_role)r;
+        rc = gg ? bind_stacked(l, i, role, lw->expert) : bind_separate(l, i, role, lw->expert);
+    }
+    return rc;
 }
 
 static int bind_layer(struct loader *l, int32_t i) {
     struct layer_weights *lw = &l->w->layer[i];
+    lw->cfg = l->w->cfg.layer[i];
     int rc = bind_norms(l, i, lw);
-    for (int32_t r = 0; r < LINEAR_N && !rc; r++) {
+    for (int32_t r = 0; r < (lw->cfg.moe ? LINEAR_GATE : LINEAR_N) && !rc; r++) {
         char module[TENSOR_NAME_MAX];
         int32_t n = 0;
         int32_t k = 0;
@@ -247,21 +361,34 @@ static int bind_layer(struct loader *l, int32_t i) {
             rc = unpermute(l, &lw->lin[r]);
         }
     }
-    return rc;
+    return rc || !lw->cfg.moe ? rc : bind_experts(l, i, lw);
+}
+
+/* Which of the places holds the embedding table; the first when none does. */
+static void find_place(struct loader *l) {
+    for (int32_t i = ARRAY_LEN(places) - 1; i >= 0; i--) {
+        char name[TENSOR_NAME_MAX];
+        snprintf(name, sizeof name, "%sembed_tokens.weight", places[i].root);
+        if (ckpt_find(l->w->ckpt, name)) {
+            l->place = i;
+        }
+    }
 }
 
 static int bind_ends(struct loader *l) {
+    char embed[TENSOR_NAME_MAX];
+    char norm[TENSOR_NAME_MAX];
     bool gg = l->w->ckpt->kind == CKPT_GGUF;
     const struct model_cfg *c = &l->w->cfg;
-    int rc = bind_matrix(l, gg ? "token_embd.weight" : "model.embed_tokens.weight", c->vocab,
-                         c->hidden, &l->w->embed);
-    rc = rc ? rc
-            : bind_vector(l, gg ? "output_norm.weight" : "model.norm.weight", c->hidden,
-                          &l->w->final_norm);
+    snprintf(embed, sizeof embed, "%sembed_tokens.weight", places[l->place].root);
+    snprintf(norm, sizeof norm, "%snorm.weight", places[l->place].root);
+    int rc = bind_matrix(l, gg ? "token_embd.weight" : embed, c->vocab, c->hidden, &l->w->embed);
+    rc = rc ? rc : bind_vector(l, gg ? "output_norm.weight" : norm, c->hidden, &l->w->final_norm);
     if (!rc && c->tied) {
         l->w->head.w = l->w->embed;
     } else if (!rc) {
-        rc = bind_linear(l, gg ? "output" : "lm_head", c->vocab, c->hidden, false, &l->w->head);
+        rc = bind_linear(l, gg ? "output" : places[l->place].head, c->vocab, c->hidden, false,
+                         &l->w->head);
     }
     return rc;
 }
@@ -281,13 +408,17 @@ static int load_all(struct loader *l) {
     if (!w->layer) {
         return ERR_NOMEM;
     }
+    find_place(l);
     rc = bind_ends(l);
     for (int32_t i = 0; i < w->cfg.n_layer && !rc; i++) {
         rc = bind_layer(l, i);
     }
     if (!rc) {
+        const struct layer_weights *lw = &w->layer[0];
+        const struct linear *up =
+            lw->expert ? &lw->expert[0].lin[LINEAR_UP - LINEAR_GATE] : &lw->lin[LINEAR_UP];
         str_copy(w->scheme, (int64_t)sizeof w->scheme,
-                 q.present ? q.text : dtype_info(w->layer[0].lin[LINEAR_UP].w.type)->name);
+                 q.present ? q.text : dtype_info(up->w.type)->name);
     }
     return rc;
 }

@@ -25,12 +25,33 @@ struct linear {
     const float *bias; /* [n] or NULL */
 };
 
+enum norm_role {
+    NORM_ATTN,      /* in front of attention */
+    NORM_MLP,       /* in front of the MLP or the experts */
+    NORM_Q,         /* of each query head */
+    NORM_K,         /* of each key head */
+    NORM_ATTN_POST, /* of what attention adds */
+    NORM_MLP_POST,  /* of what the MLP adds */
+    NORM_N
+};
+
+/* One expert of a layer: gate, up [F,E], down [E,F], F that of an expert. */
+struct expert {
+    struct linear lin[LINEAR_N - LINEAR_GATE];
+};
+
 struct layer_weights {
+    struct layer_cfg cfg;
     const float *attn_norm;      /* [E] */
     const float *mlp_norm;       /* [E] */
     const float *q_norm;         /* [D] or NULL */
     const float *k_norm;         /* [D] or NULL */
-    struct linear lin[LINEAR_N]; /* q [H*D,E] k,v [K*D,E] o [E,H*D] gate,up [F,E] down [E,F] */
+    const float *attn_post_norm; /* [E] or NULL */
+    const float *mlp_post_norm;  /* [E] or NULL */
+    struct linear lin[LINEAR_N]; /* q [H*D,E] k,v [K*D,E] o [E,H*D] gate,up [F,E] down [E,F]; with
+                                    experts the last three are empty */
+    struct linear router;        /* [n_expert,E]; empty without experts */
+    struct expert *expert;       /* ref, the weights' memory, [n_expert]; NULL: an MLP */
 };
 
 struct weights {
@@ -61,6 +82,16 @@ void weights_free(struct weights *w);
 
 /* Name of a module in Hugging Face form, "model.layers.3.mlp.up_proj"; dst [TENSOR_NAME_MAX]. */
 char *weights_module_name(char *dst, int32_t layer, enum linear_role role);
+
+/* Name of a norm of a layer in each container, and its length. */
+struct norm_name {
+    const char *hf;   /* behind "model.layers.N." */
+    const char *gguf; /* behind "blk.N." */
+    int32_t n;
+};
+
+/* out: false, *out untouched, when the model has no such norm */
+bool weights_norm_name(const struct model_cfg *c, enum norm_role role, struct norm_name *out);
 
 /* n and k of a role. */
 void weights_linear_shape(const struct model_cfg *c, enum linear_role role, int32_t *n, int32_t *k);

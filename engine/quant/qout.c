@@ -28,14 +28,15 @@ static int declare(struct quant_job *j,
 }
 
 static int declare_norms(struct quant_job *j, int32_t layer) {
-    static const char *const names[] = {"input_layernorm", "post_attention_layernorm",
-                                        "self_attn.q_norm", "self_attn.k_norm"};
     const struct model_cfg *c = &j->m->weights->cfg;
     int rc = 0;
-    for (int32_t i = 0; i < (c->qk_norm ? 4 : 2) && !rc; i++) {
+    for (int32_t i = 0; i < NORM_N && !rc; i++) {
         char name[TENSOR_NAME_MAX];
-        snprintf(name, sizeof name, "model.layers.%d.%s", layer, names[i]);
-        rc = declare(j, name, "weight", j->o->dense_type, i < 2 ? c->hidden : c->head_dim, 0);
+        struct norm_name norm;
+        if (weights_norm_name(c, (enum norm_role)i, &norm)) {
+            snprintf(name, sizeof name, "model.layers.%d.%s", layer, norm.hf);
+            rc = declare(j, name, "weight", j->o->dense_type, norm.n, 0);
+        }
     }
     return rc;
 }
@@ -146,16 +147,31 @@ static json_t *quantization_config(const struct quant_opts *o) {
 }
 
 /* A Hugging Face configuration for a model that came without one (GGUF). */
+/* The class of transformers that config_of is enough for; NULL: none. */
+static const char *class_of(const struct model_cfg *c) {
+    static const struct {
+        const char *family;
+        const char *name;
+    } classes[] = {{"llama", "LlamaForCausalLM"},
+                   {"qwen2", "Qwen2ForCausalLM"},
+                   {"qwen3", "Qwen3ForCausalLM"}};
+    for (int32_t i = 0; i < ARRAY_LEN(classes); i++) {
+        if (str_eq(classes[i].family, c->family)) {
+            return classes[i].name;
+        }
+    }
+    return NULL;
+}
+
 static json_t *config_of(const struct model_cfg *c) {
-    bool qwen3 = str_eq(c->family, "qwen3");
     json_t *o = json_pack(
         "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:n, s:s, s:b, s:b, s:b}",
-        "architectures", qwen3 ? "Qwen3ForCausalLM" : "LlamaForCausalLM", "model_type", c->family,
-        "hidden_size", c->hidden, "intermediate_size", c->ffn, "num_hidden_layers", c->n_layer,
-        "num_attention_heads", c->n_head, "num_key_value_heads", c->n_kv_head, "head_dim",
-        c->head_dim, "vocab_size", c->vocab, "max_position_embeddings", c->ctx_max, "rms_norm_eps",
-        (double)c->rms_eps, "rope_theta", c->rope.theta, "rope_scaling", "hidden_act", "silu",
-        "tie_word_embeddings", c->tied, "attention_bias", c->attn_bias, "mlp_bias", c->mlp_bias);
+        "architectures", class_of(c), "model_type", c->family, "hidden_size", c->hidden,
+        "intermediate_size", c->ffn, "num_hidden_layers", c->n_layer, "num_attention_heads",
+        c->n_head, "num_key_value_heads", c->n_kv_head, "head_dim", c->head_dim, "vocab_size",
+        c->vocab, "max_position_embeddings", c->ctx_max, "rms_norm_eps", (double)c->rms_eps,
+        "rope_theta", c->rope.theta, "rope_scaling", "hidden_act", "silu", "tie_word_embeddings",
+        c->tied, "attention_bias", c->attn_bias, "mlp_bias", c->mlp_bias);
     if (o && c->bos >= 0) {
         json_object_set_new(o, "bos_token_id", json_integer(c->bos));
     }
@@ -166,7 +182,15 @@ static json_t *config_of(const struct model_cfg *c) {
 }
 
 /* GGUF files may carry a rope scaling that has no place in config_of. */
-static int check_rope(const struct model_cfg *c) {
+int qout_check_config(const struct model *m) {
+    const struct model_cfg *c = &m->weights->cfg;
+    if (m->ckpt->config) {
+        return 0;
+    }
+    if (!class_of(c)) {
+        return err_set(ERR_UNSUPPORTED, "family %s from GGUF cannot be written to config.json",
+                       c->family);
+    }
     if (c->rope.type == ROPE_DEFAULT && !c->rope.freq_factor) {
         return 0;
     }
@@ -190,10 +214,7 @@ int qout_config(const struct quant_job *j, const char *dir) {
     static const char *const names[DTYPE_N] = {
         [DTYPE_F32] = "float32", [DTYPE_F16] = "float16", [DTYPE_BF16] = "bfloat16"};
     const struct ckpt *c = j->m->ckpt;
-    int rc = c->config ? 0 : check_rope(&j->m->weights->cfg);
-    if (rc) {
-        return rc;
-    }
+    int rc;
     json_t *o = c->config ? json_deep_copy(c->config) : config_of(&j->m->weights->cfg);
     if (!o) {
         return err_set(ERR_NOMEM, "config.json cannot be made");

@@ -66,8 +66,33 @@ static int check_target(const struct model *m, const char *out_dir) {
     return 0;
 }
 
+/* A layer is seven matrices here, and a folder holds one text model. */
+static int check_family(const struct model *m) {
+    const struct model_cfg *c = &m->weights->cfg;
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        if (c->layer[i].moe) {
+            return err_set(ERR_UNSUPPORTED,
+                           "%s: layer %d of family %s is a mixture of experts, "
+                           "which is not quantized",
+                           m->ckpt->path, i, c->family);
+        }
+    }
+    if (json_object_get(m->ckpt->config, "text_config")) {
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: the text part of a multimodal checkpoint is not "
+                       "quantized",
+                       m->ckpt->path);
+    }
+    return 0;
+}
+
 static int check_opts(const struct model *m, const struct quant_opts *o) {
     enum dtype d = o->dense_type;
+    int rc = check_family(m);
+    rc = rc ? rc : qout_check_config(m);
+    if (rc) {
+        return rc;
+    }
     if (d != DTYPE_F32 && d != DTYPE_F16 && d != DTYPE_BF16) {
         return err_set(ERR_CONFIG, "dense type %s, want F32, F16 or BF16", dtype_info(d)->name);
     }
@@ -165,11 +190,12 @@ static int quant_layer(struct quant_job *j, int32_t layer) {
 
 static int write_norms(struct quant_job *j, const struct layer_weights *lw) {
     const struct model_cfg *c = &j->m->weights->cfg;
-    int rc = qout_vector(j, lw->attn_norm, c->hidden);
-    rc = rc ? rc : qout_vector(j, lw->mlp_norm, c->hidden);
-    if (!rc && c->qk_norm) {
-        rc = qout_vector(j, lw->q_norm, c->head_dim);
-        rc = rc ? rc : qout_vector(j, lw->k_norm, c->head_dim);
+    const float *const v[NORM_N] = {lw->attn_norm, lw->mlp_norm,       lw->q_norm,
+                                    lw->k_norm,    lw->attn_post_norm, lw->mlp_post_norm};
+    int rc = 0;
+    for (int32_t i = 0; i < NORM_N && !rc; i++) {
+        struct norm_name norm;
+        rc = weights_norm_name(c, (enum norm_role)i, &norm) ? qout_vector(j, v[i], norm.n) : 0;
     }
     return rc;
 }

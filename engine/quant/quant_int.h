@@ -38,6 +38,10 @@ int qout_matrix(struct quant_job *j, const struct wmat *w);
 int qout_vector(struct quant_job *j, const float *v, int32_t n);
 int qout_linear(struct quant_job *j, const struct qlinear *q, const struct wmat *w);
 
+/* Can config.json be written for this source? err: ERR_UNSUPPORTED naming what has no place there
+ */
+int qout_check_config(const struct model *m);
+
 /* Writes config.json and the other small files of the folder. */
 int qout_config(const struct quant_job *j, const char *dir);
 int qout_text(const struct quant_job *j, const char *dir);

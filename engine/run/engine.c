@@ -104,6 +104,7 @@ static int check_opts(const struct engine_opts *o) {
 static int open_backend(struct engine *e) {
     const struct model_cfg *c = &e->w->cfg;
     int32_t k_max = i32_max(i32_max(c->hidden, c->ffn), c->n_head * c->head_dim);
+    k_max = i32_max(k_max, c->expert_ffn);
     struct backend_opts bo = {.n_threads = e->opts.n_threads,
                               .n_tok_max = i32_max(e->opts.batch_tok_max, OUT_ROWS),
                               .k_max = k_max,

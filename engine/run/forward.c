@@ -1,5 +1,7 @@
 /* src: the decoder of Llama (Touvron et al., 2023): pre-norm residual blocks, grouped-query
- * attention with rotary positions, gated MLP; Qwen3 adds an RMS norm on every q and k head. */
+ * attention with rotary positions, gated MLP; Qwen3 adds an RMS norm on every q and k head; Gemma 3
+ * norms what attention and MLP add, and caps the logits. Window, rotary table and experts are the
+ * layer's. */
 #include "engine/run/forward.h"
 
 #include <stdio.h>
@@ -10,22 +12,31 @@
 #include "engine/base/str.h"
 #include "engine/model/rope.h"
 
+static void mark_layer(const struct layer_weights *lw, int32_t n_expert, bool used[DTYPE_N]) {
+    for (int32_t r = 0; r < (lw->expert ? LINEAR_GATE : LINEAR_N); r++) {
+        used[lw->lin[r].w.type] = true;
+    }
+    for (int32_t e = 0; e < n_expert && lw->expert; e++) {
+        for (int32_t r = 0; r < ARRAY_LEN(lw->expert[e].lin); r++) {
+            used[lw->expert[e].lin[r].w.type] = true;
+        }
+        used[lw->router.w.type] = true;
+    }
+}
+
 /* Lists every weight format of the model that the backend cannot multiply. */
 static int
 check_support(const struct backend_ops *ops, struct backend *be, const struct weights *w) {
-    bool missing[DTYPE_N] = {false};
+    bool used[DTYPE_N] = {false};
     char list[256] = "";
-    missing[w->embed.type] = !ops->supports_weight(be, w->embed.type);
-    missing[w->head.w.type] |= !ops->supports_weight(be, w->head.w.type);
+    used[w->embed.type] = true;
+    used[w->head.w.type] = true;
     for (int32_t i = 0; i < w->cfg.n_layer; i++) {
-        for (int32_t r = 0; r < LINEAR_N; r++) {
-            enum dtype t = w->layer[i].lin[r].w.type;
-            missing[t] |= !ops->supports_weight(be, t);
-        }
+        mark_layer(&w->layer[i], w->cfg.n_expert, used);
     }
     for (int32_t t = 0; t < DTYPE_N; t++) {
         size_t n = strlen(list);
-        if (missing[t]) {
+        if (used[t] && !ops->supports_weight(be, (enum dtype)t)) {
             snprintf(list + n, sizeof list - n, " %s", dtype_info((enum dtype)t)->name);
         }
     }
@@ -34,7 +45,7 @@ check_support(const struct backend_ops *ops, struct backend *be, const struct we
                    : 0;
 }
 
-static int alloc(struct forward *f, int64_t rows, int64_t cols, float **out) {
+int forward_buf(struct forward *f, int64_t rows, int64_t cols, float **out) {
     void *p = NULL;
     int64_t bytes = rows * cols * (int64_t)sizeof(float);
     int rc = f->ops->buf_alloc(f->be, bytes, &p);
@@ -43,6 +54,16 @@ static int alloc(struct forward *f, int64_t rows, int64_t cols, float **out) {
         f->bytes += bytes;
     }
     return rc;
+}
+
+static int make_rope(const struct rope_cfg *c, int32_t head_dim, int32_t ctx_max, float **out) {
+    float *table = mem_array(MEM_RUN, (int64_t)ctx_max * head_dim, (int64_t)sizeof *table);
+    if (!table) {
+        return ERR_NOMEM;
+    }
+    rope_table(c, head_dim, ctx_max, table);
+    *out = table;
+    return 0;
 }
 
 int forward_init(struct forward *f,
@@ -58,23 +79,24 @@ int forward_init(struct forward *f,
     if (rc) {
         return rc;
     }
-    f->rope = mem_array(MEM_RUN, (int64_t)ctx_max * c->head_dim, (int64_t)sizeof *f->rope);
-    if (!f->rope) {
-        return ERR_NOMEM;
-    }
-    rope_table(&c->rope, c->head_dim, ctx_max, f->rope);
     int32_t qd = c->n_head * c->head_dim;
     int32_t kd = c->n_kv_head * c->head_dim;
-    rc = rc ? rc : alloc(f, tok_max, c->hidden, &f->x);
-    rc = rc ? rc : alloc(f, tok_max, c->hidden, &f->h);
-    rc = rc ? rc : alloc(f, tok_max, qd, &f->q);
-    rc = rc ? rc : alloc(f, tok_max, kd, &f->k);
-    rc = rc ? rc : alloc(f, tok_max, kd, &f->v);
-    rc = rc ? rc : alloc(f, tok_max, qd, &f->a);
-    rc = rc ? rc : alloc(f, tok_max, c->ffn, &f->gate);
-    rc = rc ? rc : alloc(f, tok_max, c->ffn, &f->up);
-    rc = rc ? rc : alloc(f, out_max, c->hidden, &f->out);
-    rc = rc ? rc : alloc(f, out_max, c->vocab, &f->logits);
+    int32_t ffn = i32_max(c->ffn, c->expert_ffn);
+    rc = make_rope(&c->rope, c->head_dim, ctx_max, &f->rope[0]);
+    if (!rc && c->has_rope_local) {
+        rc = make_rope(&c->rope_local, c->head_dim, ctx_max, &f->rope[1]);
+    }
+    rc = rc ? rc : forward_buf(f, tok_max, c->hidden, &f->x);
+    rc = rc ? rc : forward_buf(f, tok_max, c->hidden, &f->h);
+    rc = rc ? rc : forward_buf(f, tok_max, qd, &f->q);
+    rc = rc ? rc : forward_buf(f, tok_max, kd, &f->k);
+    rc = rc ? rc : forward_buf(f, tok_max, kd, &f->v);
+    rc = rc ? rc : forward_buf(f, tok_max, qd, &f->a);
+    rc = rc ? rc : forward_buf(f, tok_max, ffn, &f->gate);
+    rc = rc ? rc : forward_buf(f, tok_max, ffn, &f->up);
+    rc = rc ? rc : forward_buf(f, out_max, c->hidden, &f->out);
+    rc = rc ? rc : forward_buf(f, out_max, c->vocab, &f->logits);
+    rc = rc || c->n_expert == 0 ? rc : moe_init(&f->moe, f);
     if (rc) {
         forward_fini(f);
     }
@@ -88,7 +110,9 @@ void forward_fini(struct forward *f) {
             f->ops->buf_free(f->be, bufs[i]);
         }
     }
-    mem_free(f->rope);
+    moe_fini(&f->moe, f);
+    mem_free(f->rope[0]);
+    mem_free(f->rope[1]);
     *f = (struct forward){0};
 }
 
@@ -110,6 +134,23 @@ static int linear(struct forward *f,
     return f->ops->matmul(f->be, y, x, &l->w, l->bias, T, accumulate);
 }
 
+/* x += l(in), with the norm of what is added where there is one */
+static int add_linear(struct forward *f,
+                      float *x,
+                      const float *in,
+                      const struct linear *l,
+                      const float *norm,
+                      int32_t T) {
+    const struct model_cfg *c = &f->w->cfg;
+    if (!norm) {
+        return linear(f, x, in, l, T, true);
+    }
+    int rc = linear(f, f->h, in, l, T, false);
+    rc = rc ? rc
+            : f->ops->rmsnorm(f->be, f->h, f->h, norm, T, c->hidden, c->rms_eps, c->norm_offset);
+    return rc ? rc : f->ops->add(f->be, x, f->h, (int64_t)T * c->hidden);
+}
+
 /* x += o(attention(norm(x))) */
 static int attention(struct forward *f,
                      const struct layer_weights *lw,
@@ -119,25 +160,28 @@ static int attention(struct forward *f,
                      const struct tap *tap) {
     const struct backend_ops *o = f->ops;
     const struct model_cfg *c = &f->w->cfg;
+    const float *rope = f->rope[lw->cfg.rope];
+    struct attn_args args = c->attn;
     int32_t T = b->n_tok;
+    args.window = lw->cfg.window;
     int rc = o->rmsnorm(f->be, f->h, x, lw->attn_norm, T, c->hidden, c->rms_eps, c->norm_offset);
     rc = rc ? rc : see(tap, TAP_QKV, f->h, T, c->hidden);
     rc = rc ? rc : linear(f, f->q, f->h, &lw->lin[LINEAR_Q], T, false);
     rc = rc ? rc : linear(f, f->k, f->h, &lw->lin[LINEAR_K], T, false);
     rc = rc ? rc : linear(f, f->v, f->h, &lw->lin[LINEAR_V], T, false);
     rc = rc ? rc
-            : o->norm_rope(f->be, f->q, lw->q_norm, c->rms_eps, c->norm_offset, f->rope, b->pos, T,
+            : o->norm_rope(f->be, f->q, lw->q_norm, c->rms_eps, c->norm_offset, rope, b->pos, T,
                            c->n_head, c->head_dim);
     rc = rc ? rc
-            : o->norm_rope(f->be, f->k, lw->k_norm, c->rms_eps, c->norm_offset, f->rope, b->pos, T,
+            : o->norm_rope(f->be, f->k, lw->k_norm, c->rms_eps, c->norm_offset, rope, b->pos, T,
                            c->n_kv_head, c->head_dim);
     rc = rc ? rc : o->kv_write(f->be, kv, f->k, f->v, b);
-    rc = rc ? rc : o->attn(f->be, f->a, f->q, kv, b, c->n_head, &c->attn);
+    rc = rc ? rc : o->attn(f->be, f->a, f->q, kv, b, c->n_head, &args);
     rc = rc ? rc : see(tap, TAP_O, f->a, T, c->n_head * c->head_dim);
-    return rc ? rc : linear(f, x, f->a, &lw->lin[LINEAR_O], T, true);
+    return rc ? rc : add_linear(f, x, f->a, &lw->lin[LINEAR_O], lw->attn_post_norm, T);
 }
 
-/* x += down(act(gate(norm(x))) * up(norm(x))) */
+/* x += down(act(gate(norm(x))) * up(norm(x))), or the chosen experts' weighted sum of it */
 static int mlp(struct forward *f,
                const struct layer_weights *lw,
                const struct batch *b,
@@ -147,12 +191,15 @@ static int mlp(struct forward *f,
     const struct model_cfg *c = &f->w->cfg;
     int32_t T = b->n_tok;
     int rc = o->rmsnorm(f->be, f->h, x, lw->mlp_norm, T, c->hidden, c->rms_eps, c->norm_offset);
+    if (lw->expert) {
+        return rc ? rc : moe_run(f, lw, T, x);
+    }
     rc = rc ? rc : see(tap, TAP_GATE_UP, f->h, T, c->hidden);
     rc = rc ? rc : linear(f, f->gate, f->h, &lw->lin[LINEAR_GATE], T, false);
     rc = rc ? rc : linear(f, f->up, f->h, &lw->lin[LINEAR_UP], T, false);
     rc = rc ? rc : o->act_mul(f->be, f->gate, f->gate, f->up, (int64_t)T * c->ffn, c->act);
     rc = rc ? rc : see(tap, TAP_DOWN, f->gate, T, c->ffn);
-    return rc ? rc : linear(f, x, f->gate, &lw->lin[LINEAR_DOWN], T, true);
+    return rc ? rc : add_linear(f, x, f->gate, &lw->lin[LINEAR_DOWN], lw->mlp_post_norm, T);
 }
 
 int forward_layer(struct forward *f,
@@ -181,5 +228,8 @@ int forward_logits(struct forward *f, const float *x, const int32_t *row, int32_
             : o->rmsnorm(f->be, f->out, f->out, f->w->final_norm, n, c->hidden, c->rms_eps,
                          c->norm_offset);
     rc = rc ? rc : linear(f, f->logits, f->out, &f->w->head, n, false);
+    if (!rc && c->logit_softcap > 0) {
+        rc = o->softcap(f->be, f->logits, (int64_t)n * c->vocab, c->logit_softcap);
+    }
     return rc ? rc : o->sync(f->be);
 }

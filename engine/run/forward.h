@@ -6,6 +6,7 @@
 
 #include "engine/model/weights.h"
 #include "engine/run/kvmem.h"
+#include "engine/run/moe.h"
 #include "kernels/batch.h"
 
 /* Where a tap looks: the input of a group of linear layers. */
@@ -28,17 +29,18 @@ struct forward {
     const struct weights *w;       /* ref */
     int32_t tok_max;               /* largest T */
     int32_t out_max;               /* rows of logits computed at once */
-    float *rope;                   /* own, host [ctx_max, D] */
+    float *rope[2];                /* own, host [ctx_max, D]; the second only where layers use it */
     float *x;                      /* backend buffers: [T,E] residual stream */
     float *h;                      /* [T,E] normed */
     float *q;                      /* [T,H*D] */
     float *k;                      /* [T,K*D] */
     float *v;                      /* [T,K*D] */
     float *a;                      /* [T,H*D] attention output */
-    float *gate;                   /* [T,F] */
+    float *gate;                   /* [T,F], F the larger of MLP and expert */
     float *up;                     /* [T,F] */
     float *out;                    /* [out_max,E] */
     float *logits;                 /* [out_max,V] */
+    struct moe moe;                /* empty without experts */
     int64_t bytes;                 /* workspace */
 };
 
@@ -55,11 +57,14 @@ int forward_init(struct forward *f,
                  int32_t ctx_max);
 void forward_fini(struct forward *f);
 
+/* A backend buffer of rows x cols floats that counts as workspace. own: caller, ops->buf_free */
+int forward_buf(struct forward *f, int64_t rows, int64_t cols, float **out);
+
 /* f->x = embedding rows of the batch's tokens. */
 int forward_embed(struct forward *f, const struct batch *b);
 
 /* One decoder layer on x [T,E] in place, with the given weights (not necessarily f->w's: the
- * quantizer passes its own). tap may be NULL. */
+ * quantizer passes its own). tap may be NULL; it does not see a layer's experts. */
 int forward_layer(struct forward *f,
                   const struct layer_weights *lw,
                   const struct kv_view *kv,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/model/safetensors.h"
+#include "engine/model/stwrite.h"
 #include "engine/run/engine.h"
 #include "engine/sched/seq.h"
 
@@ -135,17 +136,23 @@ static void each_machine(const char *model,
     ckpt_close(c);
 }
 
-static void tiny(const char *model) {
+/* The golden numbers of a model against a checkpoint of it anywhere. */
+static void tiny_at(const char *model, const char *path) {
     char rel[256];
     struct vectors v;
     snprintf(rel, sizeof rel, "models/%s/golden.safetensors", model);
     vectors_open(test_golden(rel), &v);
-    snprintf(rel, sizeof rel, "models/%s", model);
     const struct tensor *ids = vector(&v, "input_ids");
-    each_machine(model, test_golden(rel), (const int32_t *)(const void *)ids->data,
-                 (int32_t)ids->dim[0], (const float *)(const void *)vector(&v, "logits")->data,
+    each_machine(model, path, (const int32_t *)(const void *)ids->data, (int32_t)ids->dim[0],
+                 (const float *)(const void *)vector(&v, "logits")->data,
                  (const int32_t *)(const void *)vector(&v, "greedy_ids")->data, N_PROMPT, N_GREEDY);
     vectors_close(&v);
+}
+
+static void tiny(const char *model) {
+    char rel[256];
+    snprintf(rel, sizeof rel, "models/%s", model);
+    tiny_at(model, test_golden(rel));
 }
 
 static void test_models_llama_equals_transformers(void **state) {
@@ -171,6 +178,74 @@ static void test_models_qwen3_equals_transformers(void **state) {
 static void test_models_qwen3_yarn_equals_transformers(void **state) {
     (void)state;
     tiny("qwen3_yarn");
+}
+
+static void test_models_qwen2_equals_transformers(void **state) {
+    (void)state;
+    tiny("qwen2");
+}
+
+static void test_models_mistral_swa_equals_transformers(void **state) {
+    (void)state;
+    tiny("mistral_swa");
+}
+
+static void test_models_qwen3_moe_equals_transformers(void **state) {
+    (void)state;
+    tiny("qwen3_moe");
+}
+
+static void test_models_gemma3_equals_transformers(void **state) {
+    (void)state;
+    tiny("gemma3");
+}
+
+static void test_models_gguf_families_equal_transformers(void **state) {
+    (void)state;
+    static const char *const models[] = {"qwen2", "qwen3_moe", "gemma3"};
+    for (int32_t i = 0; i < ARRAY_LEN(models); i++) {
+        char rel[64];
+        snprintf(rel, sizeof rel, "gguf/%s.gguf", models[i]);
+        tiny_at(models[i], test_golden(rel));
+    }
+}
+
+/* Writes gemma3 as the text part of a multimodal checkpoint whose tensors begin with root. */
+static void write_multimodal(const char *dir, const char *root) {
+    char path[FILE_PATH_MAX];
+    struct ckpt *c = NULL;
+    struct stwrite *w = NULL;
+    assert_ok(ckpt_open(test_golden("models/gemma3"), &c));
+    assert_ok(file_join(path, dir, "model.safetensors"));
+    assert_ok(stwrite_open(path, &w));
+    for (int32_t i = 0; i < c->dir.n; i++) {
+        char name[TENSOR_NAME_MAX];
+        const struct tensor *t = &c->dir.items[i];
+        snprintf(name, sizeof name, "%s%s", root, t->name + strlen("model."));
+        assert_ok(stwrite_declare(w, name, t->type, t->dim, t->n_dim));
+    }
+    assert_ok(stwrite_begin(w));
+    for (int32_t i = 0; i < c->dir.n; i++) {
+        assert_ok(stwrite_data(w, c->dir.items[i].data, c->dir.items[i].bytes));
+    }
+    assert_ok(stwrite_commit(w));
+    json_t *o = json_pack("{s:s, s:O}", "model_type", "gemma3", "text_config", c->config);
+    assert_ok(file_join(path, dir, "config.json"));
+    assert_int_equal(json_dump_file(o, path, 0), 0);
+    json_decref(o);
+    ckpt_close(c);
+}
+
+static void test_models_gemma3_inside_multimodal(void **state) {
+    (void)state;
+    static const char *const roots[] = {"language_model.model.", "model.language_model."};
+    for (int32_t i = 0; i < ARRAY_LEN(roots); i++) {
+        char dir[FILE_PATH_MAX];
+        test_tmpdir(dir);
+        write_multimodal(dir, roots[i]);
+        tiny_at("gemma3", dir);
+        test_rmdir(dir);
+    }
 }
 
 static void stories(const char *rel) {
@@ -205,6 +280,12 @@ int main(void) {
                                        TEST(test_models_smollm2_like_equals_transformers),
                                        TEST(test_models_qwen3_equals_transformers),
                                        TEST(test_models_qwen3_yarn_equals_transformers),
+                                       TEST(test_models_qwen2_equals_transformers),
+                                       TEST(test_models_mistral_swa_equals_transformers),
+                                       TEST(test_models_qwen3_moe_equals_transformers),
+                                       TEST(test_models_gemma3_equals_transformers),
+                                       TEST(test_models_gguf_families_equal_transformers),
+                                       TEST(test_models_gemma3_inside_multimodal),
                                        TEST(test_models_stories260k_safetensors),
                                        TEST(test_models_stories260k_gguf)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,7 +134,7 @@ static void all_ways(const struct weights *w, const char *variant, enum dtype kv
                 {"in a batch of 16, chunks of 7", 2, 7, N_OTHERS, 0, false},
                 {"warm prefix cache", 1, 0, 0, 0, true},
                 {"warm prefix cache, chunks of 7, batch", 2, 7, N_OTHERS, 0, true},
-                {"forced preemption", 2, 0, 1, 11, false}};
+                {"forced preemption", 2, 0, 1, 9, false}};
     struct trace ref;
     struct engine_opts base = {.backend = "cpu",
                                .variant = variant,
@@ -204,6 +204,16 @@ static void test_invariance_w4_any_schedule_same_bits(void **state) {
     on_model(test_golden("quant/llama__gptq_w4a16_g32_static"), 0);
 }
 
+static void test_invariance_gemma3_any_schedule_same_bits(void **state) {
+    (void)state;
+    on_model(test_golden("models/gemma3"), 0);
+}
+
+static void test_invariance_qwen3_moe_any_schedule_same_bits(void **state) {
+    (void)state;
+    on_model(test_golden("models/qwen3_moe"), 0);
+}
+
 static void test_invariance_smollm2_any_schedule_same_bits(void **state) {
     (void)state;
     const char *path = test_smollm2();
@@ -218,6 +228,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {TEST(test_invariance_qwen3_any_schedule_same_bits),
                                        TEST(test_invariance_smollm2_like_any_schedule_same_bits),
                                        TEST(test_invariance_w4_any_schedule_same_bits),
+                                       TEST(test_invariance_gemma3_any_schedule_same_bits),
+                                       TEST(test_invariance_qwen3_moe_any_schedule_same_bits),
                                        TEST(test_invariance_smollm2_any_schedule_same_bits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
