@@ -155,6 +155,9 @@ struct backend_ops {
                   int32_t n_row,
                   int32_t dim);
 
+    /* The three below may be NULL in a backend that lacks them; forward_init refuses a model that
+     * needs one. */
+
     /* y = cap tanh(y / cap), elementwise in place. in: cap > 0 */
     int (*softcap)(struct backend *be, float *y, int64_t n, float cap);
 

@@ -45,6 +45,16 @@ check_support(const struct backend_ops *ops, struct backend *be, const struct we
                    : 0;
 }
 
+/* Ops that only some models need. */
+static int check_ops(const struct backend_ops *ops, const struct model_cfg *c) {
+    bool experts = c->n_expert > 0 && !(ops->route && ops->scatter_add);
+    bool cap = c->logit_softcap > 0 && !ops->softcap;
+    return experts || cap ? err_set(ERR_UNSUPPORTED, "backend %s has no%s%s, which family %s needs",
+                                    ops->name, experts ? " routing among experts" : "",
+                                    cap ? " cap on logits" : "", c->family)
+                          : 0;
+}
+
 int forward_buf(struct forward *f, int64_t rows, int64_t cols, float **out) {
     void *p = NULL;
     int64_t bytes = rows * cols * (int64_t)sizeof(float);
@@ -76,6 +86,7 @@ int forward_init(struct forward *f,
     const struct model_cfg *c = &w->cfg;
     *f = (struct forward){.ops = ops, .be = be, .w = w, .tok_max = tok_max, .out_max = out_max};
     int rc = check_support(ops, be, w);
+    rc = rc ? rc : check_ops(ops, c);
     if (rc) {
         return rc;
     }

@@ -46,7 +46,8 @@ struct forward {
 
 /* Allocates the workspace for batches of up to tok_max tokens, contexts of up to ctx_max, and
  * out_max rows of logits at once.
- * err: ERR_UNSUPPORTED with the list of weight formats that the backend cannot multiply; ERR_NOMEM.
+ * err: ERR_UNSUPPORTED with the list of weight formats that the backend cannot multiply, or of ops
+ * that it lacks; ERR_NOMEM.
  * own: caller, forward_fini */
 int forward_init(struct forward *f,
                  const struct backend_ops *ops,
