@@ -7,13 +7,52 @@
  *   Q4_0  18 bytes | f16 d | 16 x u8: low nibble = element j, high nibble = element j+16 |
  *         w = (n - 8) * d
  *   Q4_1  20 bytes | f16 d | f16 m | 16 x u8 as Q4_0 |              w = n * d + m
+ *   Q5_0  22 bytes | f16 d | u32 h | 16 x u8 as Q4_0 |  bit j of h is bit 4 of element j
+ *         w = (n - 16) * d
+ *   Q5_1  24 bytes | f16 d | f16 m | u32 h | 16 x u8 |              w = n * d + m
  *   Q8_0  34 bytes | f16 d | 32 x i8 |                              w = q * d
+ *   IQ4_NL 18 bytes | f16 d | 16 x u8 as Q4_0 |                     w = level[n] * d
+ *         level = -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113
+ *   MXFP4 17 bytes | u8 e | 16 x u8 as Q4_0 |   w = v[n] * 2^(e - 128), bit 3 of n is the sign
+ *         v = 0 1 2 3 4 6 8 12: twice an E2M1
+ *
+ * Super-blocks of 256 elements; group j is 16 or 32 of them in order:
+ *
+ *   Q2_K   84 bytes | 16 x u8 s | 64 x u8 q | f16 d | f16 m |
+ *          element 128a + 32b + i is bits 2b, 2b+1 of q[32a + i]; groups of 16:
+ *          w = (d * (s[j] & 15)) * n - m * (s[j] >> 4)
+ *   Q3_K  110 bytes | 32 x u8 h | 64 x u8 q | 12 x u8 s | f16 d |
+ *          n as Q2_K, less 4 where bit c of h[i] is clear for element 32c + i; groups of 16, scale:
+ *          nibble j/8 of s[j % 8], above it bits 2(j/4), 2(j/4)+1 of s[8 + j % 4], less 32
+ *          w = (d * scale) * n
+ *   Q4_K  144 bytes | f16 d | f16 m | 12 x u8 s | 128 x u8 q |
+ *          element 64a + 32b + i is nibble b of q[32a + i]; groups of 32:
+ *          j < 4:  scale s[j] & 63,                            min s[j + 4] & 63
+ *          else:   scale s[j + 4] & 15 | (s[j - 4] >> 6) << 4, min s[j + 4] >> 4 | (s[j] >> 6) << 4
+ *          w = (d * scale) * n - m * min
+ *   Q5_K  176 bytes | f16 d | f16 m | 12 x u8 s | 32 x u8 h | 128 x u8 q |
+ *          as Q4_K; bit c of h[i] is bit 4 of element 32c + i
+ *   Q6_K  210 bytes | 128 x u8 l | 64 x u8 h | 16 x i8 s | f16 d |
+ *          element 128a + 64b + i: nibble b of l[64a + i]; element 128a + 32c + i: above it bits
+ *          2c, 2c+1 of h[32a + i]; groups of 16: w = (d * s[j]) * (n - 32)
+ *   Q8_K  292 bytes | f32 d | 256 x i8 | 16 x i16 sums, not read |  w = q * d
+ *   IQ4_XS 136 bytes | f16 d | u16 t | 4 x u8 s | 128 x u8 q |  groups of 32, each as IQ4_NL;
+ *          scale: nibble j % 2 of s[j / 2], above it bits 2j, 2j+1 of t, less 32
+ *          w = (d * scale) * level[n]
+ *   TQ1_0  54 bytes | 48 x u8 q | 4 x u8 h | f16 d |  a byte v is a fraction v/256 in base 3: digit
+ * p is ((v * 3^p mod 256) * 3) >> 8. Element 32p + i is digit p of q[i], i < 32; 160 + 16p + i that
+ * of q[32 + i], i < 16; 240 + 4p + i that of h[i], i < 4.      w = (digit - 1) * d TQ2_0  66 bytes
+ * | 64 x u8 q | f16 d |  n as Q2_K                         w = (n - 1) * d
+ *
+ * In safetensors alone: F4 two elements a byte, F6_E2M3 and F6_E3M2 four in three bytes, C64 a pair
+ * of F32.
  *
  * DTYPE_W4 is compressed-tensors "pack-quantized" with 4 bits: element i of a row sits at bit
  * 4*(i%8) of the little-endian u32 word i/8, stored as q + 8; scales [N, K/group] beside it, and
  * optional zero points.  w = (q - zero) * scale, product in f32.
  *
- * src: GGUF specification, docs/gguf.md of ggml; compressed-tensors, compressors/pack_quantized.
+ * src: GGUF specification, docs/gguf.md of ggml, and gguf-py, gguf/quants.py; OCP Microscaling
+ * Formats (MX) 1.0; compressed-tensors, compressors/pack_quantized; safetensors, Dtype.
  * This header is valid C17 and C++17. */
 #ifndef KERNELS_DTYPE_H
 #define KERNELS_DTYPE_H
@@ -32,9 +71,33 @@ enum dtype {
     DTYPE_I64,
     DTYPE_BOOL,
     DTYPE_F8_E4M3,
+    DTYPE_F8_E5M2,
+    DTYPE_F8_E8M0,
+    DTYPE_F8_E4M3FNUZ,
+    DTYPE_F8_E5M2FNUZ,
+    DTYPE_F6_E2M3,
+    DTYPE_F6_E3M2,
+    DTYPE_F4,
+    DTYPE_U16,
+    DTYPE_U32,
+    DTYPE_U64,
+    DTYPE_C64,
     DTYPE_Q4_0,
     DTYPE_Q4_1,
     DTYPE_Q8_0,
+    DTYPE_Q5_0,
+    DTYPE_Q5_1,
+    DTYPE_Q2_K,
+    DTYPE_Q3_K,
+    DTYPE_Q4_K,
+    DTYPE_Q5_K,
+    DTYPE_Q6_K,
+    DTYPE_Q8_K,
+    DTYPE_IQ4_NL,
+    DTYPE_IQ4_XS,
+    DTYPE_TQ1_0,
+    DTYPE_TQ2_0,
+    DTYPE_MXFP4,
     DTYPE_W4,
     DTYPE_N
 };
@@ -43,6 +106,7 @@ struct dtype_info {
     const char *name;    /* "BF16", "Q4_1" */
     int32_t block;       /* elements a block along k; 1 for plain types */
     int32_t block_bytes; /* bytes of one block */
+    bool is_weight;      /* may be the type of a struct wmat */
 };
 
 #ifdef __cplusplus

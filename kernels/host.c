@@ -109,11 +109,7 @@ int host_route(struct backend *be,
 
 bool host_supports_weight(struct backend *be, enum dtype type) {
     (void)be;
-    static const bool can[DTYPE_N] = {
-        [DTYPE_F32] = true,  [DTYPE_F16] = true,  [DTYPE_BF16] = true, [DTYPE_Q4_0] = true,
-        [DTYPE_Q4_1] = true, [DTYPE_Q8_0] = true, [DTYPE_W4] = true,
-    };
-    return (unsigned)type < DTYPE_N && can[type];
+    return (unsigned)type < DTYPE_N && dtype_info(type)->is_weight;
 }
 
 bool host_supports_kv(struct backend *be, enum dtype type) {
@@ -157,9 +153,11 @@ static int check_groups(const struct wmat *w) {
 
 int host_check_weight(const struct wmat *w) {
     if ((unsigned)w->type >= DTYPE_N || !host_supports_weight(NULL, w->type)) {
-        return err_set(ERR_UNSUPPORTED,
-                       "weight of type %s, want F32, F16, BF16, Q4_0, Q4_1, Q8_0 or W4",
-                       (unsigned)w->type < DTYPE_N ? dtype_info(w->type)->name : "?");
+        return err_set(
+            ERR_UNSUPPORTED,
+            "weight of type %s, want a float of 16, 32 or 64 bits, W4 or a block format of "
+            "kernels/dtype.h",
+            (unsigned)w->type < DTYPE_N ? dtype_info(w->type)->name : "?");
     }
     int64_t need = w->k > 0 ? dtype_row_bytes(w->type, w->k) : -1;
     if (w->n < 1 || need < 0 || w->row_bytes < need || !w->data) {

@@ -131,20 +131,21 @@ static int take_kv(struct cur *c, struct gguf_kv *kv) {
 static const struct {
     uint32_t id;
     enum dtype type;
-    const char *name;
-} tensor_types[] = {{0, DTYPE_F32, "F32"},   {1, DTYPE_F16, "F16"},   {2, DTYPE_Q4_0, "Q4_0"},
-                    {3, DTYPE_Q4_1, "Q4_1"}, {8, DTYPE_Q8_0, "Q8_0"}, {24, DTYPE_I8, "I8"},
-                    {25, DTYPE_I16, "I16"},  {26, DTYPE_I32, "I32"},  {27, DTYPE_I64, "I64"},
-                    {28, DTYPE_F64, "F64"},  {30, DTYPE_BF16, "BF16"}};
+} tensor_types[] = {{0, DTYPE_F32},   {1, DTYPE_F16},     {2, DTYPE_Q4_0},    {3, DTYPE_Q4_1},
+                    {6, DTYPE_Q5_0},  {7, DTYPE_Q5_1},    {8, DTYPE_Q8_0},    {10, DTYPE_Q2_K},
+                    {11, DTYPE_Q3_K}, {12, DTYPE_Q4_K},   {13, DTYPE_Q5_K},   {14, DTYPE_Q6_K},
+                    {15, DTYPE_Q8_K}, {20, DTYPE_IQ4_NL}, {23, DTYPE_IQ4_XS}, {24, DTYPE_I8},
+                    {25, DTYPE_I16},  {26, DTYPE_I32},    {27, DTYPE_I64},    {28, DTYPE_F64},
+                    {30, DTYPE_BF16}, {34, DTYPE_TQ1_0},  {35, DTYPE_TQ2_0},  {39, DTYPE_MXFP4}};
 
 /* Names of ggml types by id, for messages. */
 static const char *foreign_name(uint32_t id) {
     static const char *const names[] = {
-        "F32",     "F16",    "Q4_0",    "Q4_1",  "4",      "5",     "Q5_0",  "Q5_1",
-        "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",
-        "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS",
-        "I8",      "I16",    "I32",     "I64",   "F64",    "IQ1_M", "BF16",  "31",
-        "32",      "33",     "TQ1_0",   "TQ2_0", "36",     "37",    "38",    "MXFP4"};
+        "F32",     "F16",   "Q4_0",   "Q4_1",  "4",     "5",      "Q5_0", "Q5_1",    "Q8_0",
+        "Q8_1",    "Q2_K",  "Q3_K",   "Q4_K",  "Q5_K",  "Q6_K",   "Q8_K", "IQ2_XXS", "IQ2_XS",
+        "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8",   "I16",     "I32",
+        "I64",     "F64",   "IQ1_M",  "BF16",  "31",    "32",     "33",   "TQ1_0",   "TQ2_0",
+        "36",      "37",    "38",     "MXFP4", "NVFP4", "Q1_0"};
     return id < (uint32_t)ARRAY_LEN(names) ? names[id] : "unknown";
 }
 
@@ -157,8 +158,9 @@ find_tensor_type(const struct cur *c, struct gguf_str name, uint32_t id, enum dt
         }
     }
     return err_set(ERR_UNSUPPORTED,
-                   "%s: tensor \"%.*s\" has block type %s (%u); read are F32, F16, BF16, Q8_0, "
-                   "Q4_0, Q4_1",
+                   "%s: tensor \"%.*s\" has block type %s (%u); read are F64, F32, F16, BF16, "
+                   "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q8_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, "
+                   "MXFP4",
                    c->where, (int)name.len, name.data, foreign_name(id), id);
 }
 

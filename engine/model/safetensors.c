@@ -23,10 +23,28 @@ enum { HEADER_MAX = 100 << 20 }; /* src: the format's own limit, 100 MB */
 static const struct {
     const char *name;
     enum dtype type;
-} types[] = {{"F32", DTYPE_F32},   {"F16", DTYPE_F16},        {"BF16", DTYPE_BF16},
-             {"F64", DTYPE_F64},   {"I8", DTYPE_I8},          {"U8", DTYPE_U8},
-             {"I16", DTYPE_I16},   {"I32", DTYPE_I32},        {"I64", DTYPE_I64},
-             {"BOOL", DTYPE_BOOL}, {"F8_E4M3", DTYPE_F8_E4M3}};
+} types[] = {{"F32", DTYPE_F32},
+             {"F16", DTYPE_F16},
+             {"BF16", DTYPE_BF16},
+             {"F64", DTYPE_F64},
+             {"I8", DTYPE_I8},
+             {"U8", DTYPE_U8},
+             {"I16", DTYPE_I16},
+             {"I32", DTYPE_I32},
+             {"I64", DTYPE_I64},
+             {"BOOL", DTYPE_BOOL},
+             {"F8_E4M3", DTYPE_F8_E4M3},
+             {"F8_E5M2", DTYPE_F8_E5M2},
+             {"F8_E8M0", DTYPE_F8_E8M0},
+             {"F8_E4M3FNUZ", DTYPE_F8_E4M3FNUZ},
+             {"F8_E5M2FNUZ", DTYPE_F8_E5M2FNUZ},
+             {"F6_E2M3", DTYPE_F6_E2M3},
+             {"F6_E3M2", DTYPE_F6_E3M2},
+             {"F4", DTYPE_F4},
+             {"U16", DTYPE_U16},
+             {"U32", DTYPE_U32},
+             {"U64", DTYPE_U64},
+             {"C64", DTYPE_C64}};
 
 static int find_type(const char *where, const char *tensor, const char *name, enum dtype *out) {
     for (int32_t i = 0; i < ARRAY_LEN(types); i++) {

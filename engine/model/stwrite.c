@@ -29,10 +29,34 @@ static const char *type_name(enum dtype t) {
     case DTYPE_I64:
     case DTYPE_BOOL:
     case DTYPE_F8_E4M3:
+    case DTYPE_F8_E5M2:
+    case DTYPE_F8_E8M0:
+    case DTYPE_F8_E4M3FNUZ:
+    case DTYPE_F8_E5M2FNUZ:
+    case DTYPE_F6_E2M3:
+    case DTYPE_F6_E3M2:
+    case DTYPE_F4:
+    case DTYPE_U16:
+    case DTYPE_U32:
+    case DTYPE_U64:
+    case DTYPE_C64:
         return dtype_info(t)->name;
     case DTYPE_Q4_0:
     case DTYPE_Q4_1:
     case DTYPE_Q8_0:
+    case DTYPE_Q5_0:
+    case DTYPE_Q5_1:
+    case DTYPE_Q2_K:
+    case DTYPE_Q3_K:
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K:
+    case DTYPE_Q6_K:
+    case DTYPE_Q8_K:
+    case DTYPE_IQ4_NL:
+    case DTYPE_IQ4_XS:
+    case DTYPE_TQ1_0:
+    case DTYPE_TQ2_0:
+    case DTYPE_MXFP4:
     case DTYPE_W4:
     case DTYPE_N:
         break;

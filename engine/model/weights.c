@@ -126,8 +126,7 @@ static int bind_vector(struct loader *l, const char *name, int32_t n, const floa
 }
 
 static bool multiplied(enum dtype t) {
-    return t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16 || t == DTYPE_Q4_0 ||
-           t == DTYPE_Q4_1 || t == DTYPE_Q8_0;
+    return dtype_info(t)->is_weight && t != DTYPE_W4; /* W4 is never one tensor */
 }
 
 /* Finds plain or block-quantized matrices of a given shape. out: their type, and the first byte of

@@ -123,9 +123,13 @@ VEC_INLINE int32_t dec_span(enum dtype type, const struct wmat *w) {
     return type == DTYPE_W4 ? w->group : w->k;
 }
 
-/* Can every group be cut into whole pieces of 32? Then a row is decoded by vectors alone. */
+/* Has the format vector decoders, and can every group be cut into whole pieces of 32? Then a row is
+ * decoded by vectors alone. */
 VEC_INLINE bool dec_whole(const struct wmat *w) {
-    return w->k % 32 == 0 && (w->type != DTYPE_W4 || w->group % 32 == 0);
+#define DEC_HAS(suffix, type, piece) [(type)] = true,
+    static const bool has[DTYPE_N] = {DEC_FORMATS(DEC_HAS)};
+#undef DEC_HAS
+    return has[w->type] && w->k % 32 == 0 && (w->type != DTYPE_W4 || w->group % 32 == 0);
 }
 
 /* Row r to f32. in: dec_whole(w) */
@@ -237,7 +241,8 @@ static inline const struct dec_fns *dec_find(enum dtype type) {
     return &table[type];
 }
 
-/* Row r of any supported matrix to f32; odd sizes go through the truth itself. */
+/* Row r of any supported matrix to f32; odd sizes and formats without vector decoders go through
+ * the truth itself. */
 static inline void dec_any_row(const struct wmat *w, int32_t r, float *out) {
     if (dec_whole(w)) {
         dec_find(w->type)->row(w, r, out);

@@ -5,6 +5,8 @@
  *   Q4_0, Q8_0  f32(q) * f32(d)
  *   Q4_1        f32(q) * f32(d), rounded, then + f32(m)
  *   W4          f32(q - zero) * f32(scale)
+ *   F64         f32(w)
+ * The other block formats are in ref_blocks.c.
  * This file is compiled with contraction off; a fused multiply-add would give other bits.
  *
  * src: gguf-py, gguf/quants.py (Q4_0, Q4_1, Q8_0 dequantize_blocks); compressed-tensors,
@@ -13,6 +15,7 @@
 #include <string.h>
 
 #include "kernels/backend.h"
+#include "kernels/ref/ref_blocks.h"
 
 static uint16_t load_u16(const uint8_t *p) {
     return (uint16_t)(p[0] | (uint16_t)(p[1] << 8));
@@ -37,6 +40,16 @@ decode_bf16(const struct wmat *w, const uint8_t *row, int32_t k0, int32_t n, flo
     (void)w;
     for (int32_t i = 0; i < n; i++) {
         out[i] = bf16_to_f32(load_u16(row + ((int64_t)k0 + i) * 2));
+    }
+}
+
+static void
+decode_f64(const struct wmat *w, const uint8_t *row, int32_t k0, int32_t n, float *out) {
+    (void)w;
+    for (int32_t i = 0; i < n; i++) {
+        double d;
+        memcpy(&d, row + ((int64_t)k0 + i) * 8, sizeof(d));
+        out[i] = (float)d;
     }
 }
 
@@ -106,8 +119,17 @@ void ref_decode(const struct wmat *w, int32_t r, int32_t k0, int32_t n, float *o
     static decode_fn *const table[DTYPE_N] = {
         [DTYPE_F32] = decode_f32,   [DTYPE_F16] = decode_f16,   [DTYPE_BF16] = decode_bf16,
         [DTYPE_Q4_0] = decode_q4_0, [DTYPE_Q4_1] = decode_q4_1, [DTYPE_Q8_0] = decode_q8_0,
-        [DTYPE_W4] = decode_w4,
+        [DTYPE_W4] = decode_w4,     [DTYPE_F64] = decode_f64,
     };
-    assert(table[w->type]);
-    table[w->type](w, (const uint8_t *)w->data + r * w->row_bytes, k0, n, out);
+    const uint8_t *row = (const uint8_t *)w->data + r * w->row_bytes;
+    if (table[w->type]) {
+        table[w->type](w, row, k0, n, out);
+        return;
+    }
+    const struct dtype_info *info = dtype_info(w->type);
+    ref_block_fn *block = ref_block_find(w->type);
+    assert(block);
+    for (int32_t i = 0; i < n; i += info->block) {
+        block(row + (int64_t)((k0 + i) / info->block) * info->block_bytes, out + i);
+    }
 }

@@ -31,11 +31,15 @@ static void put_matmul(struct list *l, const struct op_case *format) {
     static const int32_t ks[] = {16, 64, 72, 160, 576, 1536};
     static const int32_t ns[] = {1, 3, 5, 384};
     static const int32_t ts[] = {1, 2, 3, 7, 16, 33};
+    /* why: these are decoded without vectors, and the cases are to stay quick */
+    bool scalar =
+        format->type == DTYPE_F64 || (format->type >= DTYPE_Q5_0 && format->type <= DTYPE_MXFP4);
     for (int32_t i = 0; i < ARRAY_LEN(ks) * ARRAY_LEN(ns) * ARRAY_LEN(ts); i++) {
         struct op_case c = *format;
         c.op = CASE_MATMUL;
         c.n_tok = ts[i % ARRAY_LEN(ts)];
         c.n = ns[i / ARRAY_LEN(ts) % ARRAY_LEN(ns)];
+        c.n = scalar ? i32_min(c.n, 96) : c.n;
         c.k = ks[i / ARRAY_LEN(ts) / ARRAY_LEN(ns)];
         c.bias = i % 3 == 1;
         c.accumulate = i % 4 == 2;
@@ -55,6 +59,20 @@ static void put_formats(struct list *l) {
         {.type = DTYPE_Q4_0},
         {.type = DTYPE_Q4_1},
         {.type = DTYPE_Q8_0},
+        {.type = DTYPE_F64},
+        {.type = DTYPE_Q5_0},
+        {.type = DTYPE_Q5_1},
+        {.type = DTYPE_Q2_K},
+        {.type = DTYPE_Q3_K},
+        {.type = DTYPE_Q4_K},
+        {.type = DTYPE_Q5_K},
+        {.type = DTYPE_Q6_K},
+        {.type = DTYPE_Q8_K},
+        {.type = DTYPE_IQ4_NL},
+        {.type = DTYPE_IQ4_XS},
+        {.type = DTYPE_TQ1_0},
+        {.type = DTYPE_TQ2_0},
+        {.type = DTYPE_MXFP4},
         {.type = DTYPE_W4, .group = 32, .scale_type = DTYPE_BF16},
         {.type = DTYPE_W4, .group = 64, .scale_type = DTYPE_F16, .zero = true},
         {.type = DTYPE_W4, .group = 0, .scale_type = DTYPE_F32},
@@ -68,7 +86,7 @@ static void put_formats(struct list *l) {
         c.op = CASE_EMBED;
         c.n_tok = 9;
         c.n = 20;
-        c.k = 192;
+        c.k = 768;
         c.group = c.type == DTYPE_W4 && c.group == 0 ? c.k : c.group;
         put(l, &c);
     }
@@ -188,6 +206,33 @@ static void put_half(uint8_t *p, enum dtype type, float f) {
     memcpy(p, &h, sizeof(h));
 }
 
+/* The f16 numbers of a block: bytes from its start, and their deviation, which brings weights to
+ * about 0.2. */
+static const struct {
+    enum dtype type;
+    int32_t at;
+    double sd;
+} scales[] = {
+    {DTYPE_Q4_0, 0, 0.05},    {DTYPE_Q4_1, 0, 0.05},   {DTYPE_Q4_1, 2, 0.1},
+    {DTYPE_Q8_0, 0, 0.003},   {DTYPE_Q5_0, 0, 0.02},   {DTYPE_Q5_1, 0, 0.02},
+    {DTYPE_Q5_1, 2, 0.1},     {DTYPE_Q2_K, 80, 0.02},  {DTYPE_Q2_K, 82, 0.02},
+    {DTYPE_Q3_K, 108, 0.005}, {DTYPE_Q4_K, 0, 1e-3},   {DTYPE_Q4_K, 2, 5e-3},
+    {DTYPE_Q5_K, 0, 5e-4},    {DTYPE_Q5_K, 2, 5e-3},   {DTYPE_Q6_K, 208, 2e-4},
+    {DTYPE_IQ4_NL, 0, 3e-3},  {DTYPE_IQ4_XS, 0, 3e-4}, {DTYPE_TQ1_0, 52, 0.2},
+    {DTYPE_TQ2_0, 64, 0.2},
+};
+
+static void fill_scales(struct rng *r, enum dtype type, uint8_t *block) {
+    for (int32_t i = 0; i < ARRAY_LEN(scales); i++) {
+        if (scales[i].type == type) {
+            put_half(block + scales[i].at, type, (float)(bell(r) * scales[i].sd));
+        }
+    }
+    if (type == DTYPE_MXFP4) {
+        block[0] = (uint8_t)(122 + rng_below(r, 4));
+    }
+}
+
 /* Fills one weight row of a plain or block format. */
 static void fill_row(struct rng *r, enum dtype type, uint8_t *p, int32_t k) {
     int32_t block = dtype_info(type)->block;
@@ -197,14 +242,16 @@ static void fill_row(struct rng *r, enum dtype type, uint8_t *p, int32_t k) {
             p[j] = (uint8_t)(rng_u64(r) >> 32);
         }
         float f = (float)(bell(r) * 0.05);
-        if (type == DTYPE_F32) {
+        double d = (double)f;
+        if (type == DTYPE_F32 || type == DTYPE_Q8_K) {
+            f = type == DTYPE_F32 ? f : f / 16;
             memcpy(p, &f, sizeof(f));
-        } else if (type != DTYPE_W4) {
-            put_half(p, type, type == DTYPE_Q8_0 ? f / 16 : f);
+        } else if (type == DTYPE_F64) {
+            memcpy(p, &d, sizeof(d));
+        } else if (type == DTYPE_F16 || type == DTYPE_BF16) {
+            put_half(p, type, f);
         }
-        if (type == DTYPE_Q4_1) {
-            put_half(p + 2, DTYPE_F16, (float)(bell(r) * 0.1));
-        }
+        fill_scales(r, type, p);
     }
 }
 

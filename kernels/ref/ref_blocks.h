@@ -1,0 +1,13 @@
+/* Decoders of the block formats of GGUF that have no faster form yet. */
+#ifndef KERNELS_REF_REF_BLOCKS_H
+#define KERNELS_REF_REF_BLOCKS_H
+
+#include "kernels/dtype.h"
+
+/* Decodes one block. in: block of dtype_info's block_bytes; out: its elements, f32 */
+typedef void ref_block_fn(const uint8_t *block, float *out);
+
+/* The decoder of a format; NULL: none here. */
+ref_block_fn *ref_block_find(enum dtype type);
+
+#endif
