@@ -29,6 +29,7 @@ struct rows {
     json_t *tops;       /* ref; NULL when top is 0 */
     struct stwrite *st; /* ref; NULL: no logits file */
     double sum;
+    int rc; /* why a row could not be used */
 };
 
 /* The top entries of a row, best first, ties by id. cost: O(V * top) in the worst case */
@@ -65,9 +66,11 @@ static int take_row(void *ctx, int32_t pos, const float *logits, int32_t vocab) 
                                                  top_of(logits, vocab, r->top)));
     }
     if (interrupt_seen()) {
-        return err_set(ERR_CANCELED, "interrupted");
+        r->rc = err_set(ERR_CANCELED, "interrupted");
+    } else if (r->st) {
+        r->rc = stwrite_data(r->st, logits, vocab * (int64_t)sizeof *logits);
     }
-    return r->st ? stwrite_data(r->st, logits, vocab * (int64_t)sizeof *logits) : 0;
+    return r->rc;
 }
 
 static int declare_all(const json_t *lists, int32_t vocab, struct stwrite *st) {
@@ -98,6 +101,7 @@ static int score_list(const struct score *s,
                          .st = st};
         json_array_append_new(r.logprobs, json_null()); /* the first token has no prediction */
         rc = engine_score(ss->engine, ids.v, ids.n, 0, take_row, &r);
+        rc = r.rc ? r.rc : rc;
         json_t *row =
             json_pack("{s:i, s:o, s:f}", "n", ids.n, "logprobs", r.logprobs, "sum", r.sum);
         if (r.tops) {
