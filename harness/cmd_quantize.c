@@ -18,6 +18,7 @@
 
 struct quantize {
     struct quant_opts q;
+    const char *name; /* the source, as it was given */
     const char *method;
     const char *out;
     const char *calib;
@@ -255,9 +256,10 @@ static int quantize(struct quantize *z, const struct session *s) {
     }
     double seconds = (double)(clock_now_ns() - start) * 1e-9;
     provenance_read(s->path, before);
-    snprintf(source, sizeof source, "%s of %.200s (%.60s)%s%.200s",
-             z->q.method == QUANT_NONE ? "weights in full precision" : z->method, s->path,
-             s->model->weights->scheme, before[0] ? "; " : "", before);
+    snprintf(source, sizeof source, "%s of %.200s%s%.200s",
+             z->q.method == QUANT_NONE ? "weights in full precision" : z->method, z->name,
+             before[0] && z->q.method == QUANT_NONE ? ": " : "",
+             z->q.method == QUANT_NONE ? before : "");
     rc = provenance_write(z->out, source);
     if (!rc && z->json) {
         print_json(z, seconds);
@@ -304,6 +306,7 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
         return err_set(ERR_USAGE, "--out DIR is missing");
     }
     z.tty = env->err_tty;
+    z.name = args.pos[0];
     tok_ids_init(&z.ids);
     interrupt_install();
     rc = find_method(&z);
