@@ -63,7 +63,7 @@ static int store(const struct cli_opt *o, const char *value) {
         break;
     }
     if (rc) {
-        err_ctx(rc, "option --%s", o->name);
+        err_ctx(rc, "option --%.*s", (int)strcspn(o->name, ","), o->name);
         return ERR_USAGE;
     }
     return 0;

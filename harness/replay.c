@@ -78,6 +78,7 @@ struct replay {
     int64_t stop_ns;  /* offset at which the load ends; INT64_MAX: when all is sent */
     _Atomic bool stop_sending;
     _Atomic bool sending;
+    _Atomic bool reached_stop; /* all that was due before stop_ns has been sent */
     _Atomic bool stop_engine;
     _Atomic int engine_rc;
     _Atomic int sender_rc;
@@ -206,7 +207,11 @@ static void *sender_thread(void *arg) {
     int64_t n_warmup = 0;
     int64_t n_measured = 0;
     int64_t start = 0;
-    while (next_start(r, &start) && start < r->stop_ns) {
+    while (next_start(r, &start)) {
+        if (start >= r->stop_ns) {
+            atomic_store(&r->reached_stop, true);
+            break;
+        }
         bool warmup = start < sc->warmup_ns;
         if (!warmup && sc->n_requests > 0 && n_measured == sc->n_requests) {
             break;
@@ -529,7 +534,9 @@ int replay_run(const struct replay_opts *o, struct replay_result *out) {
         rc = run_threads(r, &out->aborted);
         out->aborted = out->aborted || rc != 0;
         out->end_ns = i64_max(0, now_of(r));
-        out->measured_to_ns = i64_min(r->stop_ns, out->end_ns);
+        /* why: a phase without a last arrival is not shorter for it, nor are its rates higher */
+        bool whole = atomic_load(&r->reached_stop) && !out->aborted;
+        out->measured_to_ns = whole ? r->stop_ns : i64_min(r->stop_ns, out->end_ns);
         out->measured_from_ns = i64_min(o->sc->warmup_ns, out->measured_to_ns);
     }
     fini(r);
