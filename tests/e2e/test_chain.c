@@ -565,7 +565,14 @@ static void test_chain_render_and_tokenize(void **state) {
     assert_string_equal(buf_cstr(&r.out), "user: hi\nassistant:");
     cli_fini(&r);
     tiny_file(dir, "lines.jsonl", "{\"text\": \"hello <|end|>\"}\n\n{\"text\": \"\"}\n");
-    static const char *const sources[] = {"llama", "llama/tokenizer.json", "gptq"};
+    char from[FILE_PATH_MAX];
+    char to[FILE_PATH_MAX];
+    assert_ok(file_join(to, dir, "bare"));
+    assert_ok(file_mkdirs(to));
+    assert_ok(file_join(to, dir, "bare/tokenizer.json"));
+    assert_ok(file_join(from, dir, "llama/tokenizer.json"));
+    tiny_copy(from, to, 0, NULL, 0, -1);
+    static const char *const sources[] = {"llama", "llama/tokenizer.json", "gptq", "bare"};
     for (int32_t i = 0; i < ARRAY_LEN(sources); i++) {
         cli_line(dir, 0, &r, "tokenize %s --jsonl lines.jsonl", sources[i]);
         assert_string_equal(buf_cstr(&r.out), "{\"ids\":[259,220,261],\"decoded\":\"hello "
