@@ -37,16 +37,11 @@ static void fill(struct toy_tensor *t, struct rng *r) {
     }
 }
 
-static void add(struct toy_model *m,
-                const char *name,
-                const char *gguf,
-                enum dtype type,
-                int64_t rows,
-                int64_t cols,
-                struct rng *r) {
+struct toy_tensor *
+toy_model_add(struct toy_model *m, const char *name, enum dtype type, int64_t rows, int64_t cols) {
+    assert_true(m->n < TOY_TENSORS);
     struct toy_tensor *t = &m->t[m->n++];
-    snprintf(t->name, sizeof t->name, "%s.weight", name);
-    snprintf(t->gguf, sizeof t->gguf, "%s.weight", gguf);
+    snprintf(t->name, sizeof t->name, "%s", name);
     t->type = type;
     t->n_dim = cols ? 2 : 1;
     t->dim[0] = rows;
@@ -54,6 +49,20 @@ static void add(struct toy_model *m,
     t->bytes = cols ? rows * dtype_row_bytes(type, cols) : dtype_row_bytes(type, rows);
     t->data = mem_calloc(MEM_TEST, t->bytes);
     assert_non_null(t->data);
+    return t;
+}
+
+static void add(struct toy_model *m,
+                const char *name,
+                const char *gguf,
+                enum dtype type,
+                int64_t rows,
+                int64_t cols,
+                struct rng *r) {
+    char full[96];
+    snprintf(full, sizeof full, "%s.weight", name);
+    struct toy_tensor *t = toy_model_add(m, full, type, rows, cols);
+    snprintf(t->gguf, sizeof t->gguf, "%s.weight", gguf);
     fill(t, r);
 }
 

@@ -43,6 +43,10 @@ void toy_model_fini(struct toy_model *m);
 /* The tensor of that Hugging Face name; fails the test when there is none. */
 struct toy_tensor *toy_model_at(struct toy_model *m, const char *name);
 
+/* Appends a tensor of zeros. in: name whole, up to two dimensions (cols 0: a vector) */
+struct toy_tensor *
+toy_model_add(struct toy_model *m, const char *name, enum dtype type, int64_t rows, int64_t cols);
+
 /* config.json of the model. in: more is inserted behind the brace ("" or "\"key\":1,") */
 void toy_model_config(struct buf *b, int32_t n_layer, const char *more);
 
