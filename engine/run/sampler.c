@@ -58,7 +58,7 @@ double sampler_logsumexp(const float *logits, int32_t vocab) {
     double top = (double)logits[best];
     double sum = 0;
     for (int32_t i = 0; i < vocab; i++) {
-        sum += exp((double)logits[i] - top);
+        sum += isnan(logits[i]) ? 0 : exp((double)logits[i] - top);
     }
     return top + log(sum);
 }
