@@ -18,11 +18,13 @@
 
 struct quantize {
     struct quant_opts q;
+    const char *name; /* the source, as it was given */
     const char *method;
     const char *out;
     const char *calib;
     const char *calib_ids;
     const char *dtype;
+    const char *observer;
     const char *db;
     bool asymmetric;
     bool no_act_order;
@@ -85,6 +87,17 @@ static int find_dtype(const char *name, const struct weights *w, enum dtype *out
         }
     }
     return err_set(ERR_USAGE, "--dtype \"%s\" is not known (F32, F16, BF16)", name);
+}
+
+/* why: GPTQ is free to choose its scales and gains by it; plain rounding keeps those of the
+ * format's own definition, so that its codes equal llm-compressor's */
+static int find_observer(struct quantize *z) {
+    const char *name = z->observer ? z->observer : (z->q.method == QUANT_GPTQ ? "mse" : "minmax");
+    if (!str_eq(name, "mse") && !str_eq(name, "minmax")) {
+        return err_set(ERR_USAGE, "--observer \"%s\" is not known (minmax, mse)", name);
+    }
+    z->q.grid.observer = str_eq(name, "mse") ? GRID_MSE : GRID_MINMAX;
+    return 0;
 }
 
 static int find_method(struct quantize *z) {
@@ -243,9 +256,10 @@ static int quantize(struct quantize *z, const struct session *s) {
     }
     double seconds = (double)(clock_now_ns() - start) * 1e-9;
     provenance_read(s->path, before);
-    snprintf(source, sizeof source, "%s of %.200s (%.60s)%s%.200s",
-             z->q.method == QUANT_NONE ? "weights in full precision" : z->method, s->path,
-             s->model->weights->scheme, before[0] ? "; " : "", before);
+    snprintf(source, sizeof source, "%s of %.200s%s%.200s",
+             z->q.method == QUANT_NONE ? "weights in full precision" : z->method, z->name,
+             before[0] && z->q.method == QUANT_NONE ? ": " : "",
+             z->q.method == QUANT_NONE ? before : "");
     rc = provenance_write(z->out, source);
     if (!rc && z->json) {
         print_json(z, seconds);
@@ -267,6 +281,8 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
         {"out,o", CLI_STR, &z.out, "DIR", "folder to write", 0, 0},
         {"group", CLI_I32, &z.q.grid.group, "N", "columns that share a scale [64]", 1, 1 << 20},
         {"asymmetric", CLI_FLAG, &z.asymmetric, NULL, "with zero points", 0, 0},
+        {"observer", CLI_STR, &z.observer, "NAME",
+         "scales from minmax or least mse [gptq: mse, rtn: minmax]", 0, 0},
         {"dampening", CLI_F64, &z.q.dampening, "X", "GPTQ: share of the mean diagonal [0.01]", 0,
          0},
         {"block", CLI_I32, &z.q.block, "N", "GPTQ: columns updated at once [128]", 1, 256},
@@ -290,9 +306,11 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
         return err_set(ERR_USAGE, "--out DIR is missing");
     }
     z.tty = env->err_tty;
+    z.name = args.pos[0];
     tok_ids_init(&z.ids);
     interrupt_install();
     rc = find_method(&z);
+    rc = rc ? rc : find_observer(&z);
     rc = rc ? rc : session_model(env, args.pos[0], &s);
     rc = rc ? rc : find_dtype(z.dtype, s.model->weights, &z.q.dense_type);
     rc = rc ? rc : read_calib(env, &z, s.model);

@@ -10,6 +10,7 @@
     X(eval)                                                                                        \
     X(compare)                                                                                     \
     X(report)                                                                                      \
+    X(fetch)                                                                                       \
     X(generate)                                                                                    \
     X(plan)                                                                                        \
     X(inspect)                                                                                     \

@@ -10,6 +10,8 @@ void log_init(enum log_level level) {
     atomic_store(&level_now, (int)level);
 }
 
+static void emit(enum log_level level, const char *head, const char *fmt, va_list ap)
+    PRINTF_LIKE(3, 0);
 static void emit(enum log_level level, const char *head, const char *fmt, va_list ap) {
     char line[1024];
     if ((int)level > atomic_load(&level_now)) {

@@ -18,25 +18,93 @@ static float epsilon(enum dtype t) {
     return t == DTYPE_BF16 ? 0x1p-7f : FLT_EPSILON;
 }
 
-void grid_scales(
-    const struct grid_opts *o, const float *w, int32_t n, int32_t k, float *scale, int8_t *zero) {
-    int32_t groups = k / o->group;
+/* The grid of a range. */
+struct span {
+    float scale;
+    float zero;
+};
+
+static struct span span_of(const struct grid_opts *o, float lo, float hi) {
     float qmin = -ldexpf(1, o->bits - 1);
     float qmax = -qmin - 1;
+    float s = o->asymmetric ? (hi - lo) / (qmax - qmin) : fmaxf(-lo, hi) / ((qmax - qmin) / 2);
+    s = rounded(s, o->scale_type);
+    struct span g = {.scale = s == 0 ? epsilon(o->scale_type) : s};
+    g.zero = o->asymmetric ? rintf(fminf(fmaxf(qmin - lo / g.scale, qmin), qmax)) : 0;
+    return g;
+}
+
+enum { LANES = 8 };
+
+/* Weighted squared error of a group on a grid. why: lanes keep the order of the sum fixed and let
+ * the compiler vectorize; adding and taking away 1.5 * 2^23 rounds half to even */
+static float
+error_of(const struct grid_opts *o, struct span g, const float *w, const float *column, int32_t n) {
+    const float magic = 12582912.0f;
+    float qmin = -ldexpf(1, o->bits - 1);
+    float qmax = -qmin - 1;
+    float inv = 1 / g.scale;
+    float acc[LANES] = {0};
+    for (int32_t i = 0; i + LANES <= n; i += LANES) {
+        for (int32_t j = 0; j < LANES; j++) {
+            float q = w[i + j] * inv + g.zero;
+            q = q < qmin ? qmin : (q > qmax ? qmax : q);
+            q = (q + magic) - magic;
+            float d = (q - g.zero) * g.scale - w[i + j];
+            acc[j] += d * d * (column ? column[i + j] : 1);
+        }
+    }
+    float sum = 0;
+    for (int32_t j = 0; j < LANES; j++) {
+        sum += acc[j];
+    }
+    for (int32_t i = n / LANES * LANES; i < n; i++) {
+        float q = rintf(fminf(fmaxf(w[i] * inv + g.zero, qmin), qmax));
+        float d = (q - g.zero) * g.scale - w[i];
+        sum += d * d * (column ? column[i] : 1);
+    }
+    return sum;
+}
+
+/* Shrinks the range while the error falls to a new least. */
+static struct span
+search(const struct grid_opts *o, const float *w, const float *column, float lo, float hi) {
+    enum { STEPS = 20 };
+    struct span best = span_of(o, lo, hi);
+    float least = error_of(o, best, w, column, o->group);
+    for (int32_t i = 1; i <= STEPS; i++) {
+        float p = 1 - 0.02f * (float)i;
+        struct span g = span_of(o, lo * p, hi * p);
+        float e = error_of(o, g, w, column, o->group);
+        if (e < least) {
+            least = e;
+            best = g;
+        }
+    }
+    return best;
+}
+
+void grid_scales(const struct grid_opts *o,
+                 const float *w,
+                 int32_t n,
+                 int32_t k,
+                 const float *column,
+                 float *scale,
+                 int8_t *zero) {
+    int32_t groups = k / o->group;
     for (int64_t g = 0; g < (int64_t)n * groups; g++) {
         const float *p = w + g * o->group;
+        const float *c = column ? column + g % groups * o->group : NULL;
         float lo = 0;
         float hi = 0;
         for (int32_t i = 0; i < o->group; i++) {
             lo = fminf(lo, p[i]);
             hi = fmaxf(hi, p[i]);
         }
-        float s = o->asymmetric ? (hi - lo) / (qmax - qmin) : fmaxf(-lo, hi) / ((qmax - qmin) / 2);
-        s = rounded(s, o->scale_type);
-        scale[g] = s == 0 ? epsilon(o->scale_type) : s;
+        struct span best = o->observer == GRID_MSE ? search(o, p, c, lo, hi) : span_of(o, lo, hi);
+        scale[g] = best.scale;
         if (zero) {
-            float z = o->asymmetric ? qmin - lo / scale[g] : 0;
-            zero[g] = (int8_t)rintf(fminf(fmaxf(z, qmin), qmax));
+            zero[g] = (int8_t)best.zero;
         }
     }
 }

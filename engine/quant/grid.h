@@ -10,17 +10,33 @@
 
 #include "kernels/dtype.h"
 
+/* How a group's scale is chosen. */
+enum grid_observer {
+    GRID_MINMAX, /* from the largest magnitude */
+    GRID_MSE     /* the range is shrunk in steps of 2 % down to 60 %, the least squared error wins;
+                  * columns are weighted by the calibration's mean square (diagonal of the Hessian)
+                  * where there is one. src: llm-compressor, observers/mse.py and imatrix.py; we
+                  * differ: exponent 2, a wider range, each group for itself */
+};
+
 struct grid_opts {
+    enum grid_observer observer;
     int32_t bits;          /* 4 */
     int32_t group;         /* columns that share a scale, divides k */
     bool asymmetric;       /* scale = (max - min) / (qmax - qmin), with a zero point */
     enum dtype scale_type; /* F32, F16 or BF16: scales are rounded to it before they are used */
 };
 
-/* Scales [n, k/group] (and zero points, when asymmetric) of the observer "minmax" on w [n,k].
- * A group of zeros gets the type's epsilon, so that it stays zero. */
-void grid_scales(
-    const struct grid_opts *o, const float *w, int32_t n, int32_t k, float *scale, int8_t *zero);
+/* Scales [n, k/group] (and zero points, when asymmetric) of the observer on w [n,k].
+ * in:   column [k] weights of the columns' errors for GRID_MSE, NULL: all alike
+ * out:  a group of zeros gets the type's epsilon, so that it stays zero */
+void grid_scales(const struct grid_opts *o,
+                 const float *w,
+                 int32_t n,
+                 int32_t k,
+                 const float *column,
+                 float *scale,
+                 int8_t *zero);
 
 /* Nearest code of w on the grid. */
 int8_t grid_code(const struct grid_opts *o, float w, float scale, int32_t zero);

@@ -12,6 +12,7 @@
 struct scratch {
     float *w;      /* [n,k] */
     float *delta;  /* [n,k] */
+    float *column; /* [k] mean squares of the inputs */
     float *scale;  /* [n, groups] */
     int8_t *codes; /* [n,k] */
     int8_t *zero;  /* [n, groups] or NULL */
@@ -20,6 +21,7 @@ struct scratch {
 static void scratch_fini(struct scratch *s) {
     mem_free(s->w);
     mem_free(s->delta);
+    mem_free(s->column);
     mem_free(s->scale);
     mem_free(s->codes);
     mem_free(s->zero);
@@ -29,10 +31,11 @@ static int scratch_init(struct scratch *s, const struct grid_opts *g, int64_t n,
     *s = (struct scratch){0};
     s->w = mem_array(MEM_QUANT, n * k, (int64_t)sizeof *s->w);
     s->delta = mem_array(MEM_QUANT, n * k, (int64_t)sizeof *s->delta);
+    s->column = mem_array(MEM_QUANT, k, (int64_t)sizeof *s->column);
     s->scale = mem_array(MEM_QUANT, n * k / g->group, (int64_t)sizeof *s->scale);
     s->codes = mem_array(MEM_QUANT, n * k, 1);
     s->zero = g->asymmetric ? mem_array(MEM_QUANT, n * k / g->group, 1) : NULL;
-    bool ok = s->w && s->delta && s->scale && s->codes && (!g->asymmetric || s->zero);
+    bool ok = s->w && s->delta && s->column && s->scale && s->codes && (!g->asymmetric || s->zero);
     if (!ok) {
         scratch_fini(s);
         return ERR_NOMEM;
@@ -171,7 +174,13 @@ int qmodule_run(struct quant_job *j,
     for (int32_t r = 0; r < rep->n; r++) {
         ref_decode(&base->w, r, 0, rep->k, s.w + (int64_t)r * rep->k);
     }
-    grid_scales(&o->grid, s.w, rep->n, rep->k, s.scale, s.zero);
+    if (j->calib) {
+        const float *h = j->calib->h[calib_point(role)];
+        for (int32_t c = 0; c < rep->k; c++) {
+            s.column[c] = h[(int64_t)c * rep->k + c];
+        }
+    }
+    grid_scales(&o->grid, s.w, rep->n, rep->k, j->calib ? s.column : NULL, s.scale, s.zero);
     rc = solve(j, role, &s, rep);
     rc = rc ? rc : measure(j, base, role, &s, rep);
     rc = rc ? rc : pack(o, &s, rep, q);

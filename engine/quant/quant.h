@@ -14,7 +14,7 @@ enum quant_method {
 
 struct quant_opts {
     enum quant_method method;
-    struct grid_opts grid; /* bits 4; group; scale_type is set from dense_type */
+    struct grid_opts grid; /* bits 4; group; observer; scale_type is set from dense_type */
     int32_t block;         /* GPTQ: [128] columns updated at once */
     double dampening;      /* GPTQ: [0.01] of the mean diagonal */
     enum gptq_order order; /* GPTQ */

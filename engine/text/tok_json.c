@@ -201,6 +201,14 @@ static int read_unk(struct tok_reader *r, const json_t *model) {
     return 0;
 }
 
+/* An added token whose text is in the vocabulary has the vocabulary's id, whatever it says. */
+static void own_id(const struct tok_reader *r, const json_t *vocab, struct tok_added *a) {
+    const json_t *id = json_object_getn(vocab, a->text.p, (size_t)a->text.n);
+    if (id && json_integer_value(id) < r->cfg.n_vocab) {
+        a->id = (int32_t)json_integer_value(id);
+    }
+}
+
 int tok_json_read(struct tok_reader *r) {
     const char *where = r->cfg.where;
     const json_t *model = json_object_get(r->root, "model");
@@ -211,6 +219,9 @@ int tok_json_read(struct tok_reader *r) {
     int rc = refuse_strange(r, model);
     rc = rc ? rc : read_added(r, &n_least);
     rc = rc ? rc : tok_json_vocab(r, json_object_get(model, "vocab"), n_least);
+    for (int32_t i = 0; i < r->cfg.n_added && !rc; i++) {
+        own_id(r, json_object_get(model, "vocab"), &r->added[i]);
+    }
     rc = rc ? rc : read_merges(r, json_object_get(model, "merges"));
     rc = rc ? rc : read_unk(r, model);
     rc = rc ? rc : json_opt_bool(model, where, "byte_fallback", &r->cfg.byte_fallback);

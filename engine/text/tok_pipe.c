@@ -191,7 +191,8 @@ static int metaspace(struct tok_reader *r, const json_t *o) {
 }
 
 static int pre_tokenizer(struct tok_reader *r, const json_t *o, const char *type) {
-    static const char words[] = "\\w+|[^\\w\\s]+";
+    static const char words[] =
+        "[\\w\\p{Nl}\\x{200c}\\x{200d}]+|[^\\w\\p{Nl}\\x{200c}\\x{200d}\\s]+";
     struct tok_step s = {.behavior = TOK_ISOLATED};
     int rc = 0;
     if (r->cfg.byte_level) {

@@ -13,8 +13,9 @@
  *
  * Patterns are written for Oniguruma (Ruby syntax); translate() changes what PCRE2 reads otherwise
  * and refuses what it cannot say: ^ and $ match at lines (PCRE2_MULTILINE), \s is White_Space
- * without U+180E, nested classes and repeated intervals are refused.
- * src: tokenizers, tokenizer/normalizer.rs split, pre_tokenizers; Oniguruma doc/RE; pcre2pattern(3)
+ * without U+180E, \w takes marks and no other numbers, nested classes and repeated intervals are
+ * refused. src: tokenizers, tokenizer/normalizer.rs split, pre_tokenizers; Oniguruma doc/RE;
+ * pcre2pattern(3)
  */
 #include <string.h>
 
@@ -25,6 +26,8 @@
 #define WHITE_SPACE                                                                                \
     "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{"   \
     "3000}"
+
+#define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
 
 static int refuse(const char *where, struct tok_str pat, const char *what) {
     return err_set(ERR_UNSUPPORTED, "%s: pattern \"%.*s\": %s", where, pat.n, pat.p, what);
@@ -40,6 +43,12 @@ static int escape(struct tok_str pat, int32_t i, bool in_class, struct buf *out,
     }
     if (left >= 2 && p[1] == 'S' && !in_class) {
         return buf_str(out, "[^" WHITE_SPACE "]");
+    }
+    if (left >= 2 && p[1] == 'w') {
+        return buf_str(out, in_class ? WORD : "[" WORD "]");
+    }
+    if (left >= 2 && p[1] == 'W' && !in_class) {
+        return buf_str(out, "[^" WORD "]");
     }
     if (left >= 2 && p[1] == 'h') {
         return buf_str(out, in_class ? "0-9a-fA-F" : "[0-9a-fA-F]");

@@ -64,7 +64,7 @@ static void check_module(const struct vectors *model,
     for (int32_t r = 0; r < n; r++) {
         ref_decode(&m, r, 0, k, x + (int64_t)r * k);
     }
-    grid_scales(&o.grid, x, n, k, s, NULL);
+    grid_scales(&o.grid, x, n, k, NULL, s, NULL);
     assert_close(s, (const float *)(const void *)scale->data, (int64_t)n * groups, 0);
     struct gptq_result res;
     assert_ok(gptq_solve(&o, x, n, k, (const float *)(const void *)h->data, s, NULL, codes, &res));
