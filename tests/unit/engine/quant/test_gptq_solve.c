@@ -55,7 +55,7 @@ static void make(struct problem *p) {
 static int solve(struct problem *p, const struct gptq_opts *o) {
     static float w[N * K];
     memcpy(w, p->w, sizeof w);
-    grid_scales(&o->grid, p->w, N, K, p->scale, o->grid.asymmetric ? p->zero : NULL);
+    grid_scales(&o->grid, p->w, N, K, NULL, p->scale, o->grid.asymmetric ? p->zero : NULL);
     return gptq_solve(o, w, N, K, p->h, p->scale, o->grid.asymmetric ? p->zero : NULL, p->codes,
                       &p->res);
 }

@@ -4,6 +4,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "engine/base/rng.h"
 #include "engine/quant/grid.h"
 
 static struct grid_opts opts(int32_t group) {
@@ -43,7 +44,7 @@ static void test_grid_symmetric_scale_is_the_largest_over_seven_and_a_half(void 
     const float w[2][8] = {{1, -3, 2, 0.5f, 0, 0, 0, 0}, {15, 1, 1, 1, -7.5f, 7.25f, 0, 0}};
     float s[4];
     int8_t codes[16];
-    grid_scales(&o, &w[0][0], 2, 8, s, NULL);
+    grid_scales(&o, &w[0][0], 2, 8, NULL, s, NULL);
     const float want[4] = {3 / 7.5f, FLT_EPSILON, 2, 1};
     assert_close(s, want, 4, 0);
     grid_round(&o, &w[0][0], 2, 8, s, NULL, codes);
@@ -57,14 +58,14 @@ static void test_grid_scales_are_rounded_to_their_type(void **state) {
     const float w[4] = {1, -0.3f, 0, 0};
     float s[2];
     o.scale_type = DTYPE_BF16;
-    grid_scales(&o, w, 1, 4, s, NULL);
+    grid_scales(&o, w, 1, 4, NULL, s, NULL);
     assert_true(s[0] == bf16_to_f32(f32_to_bf16(1 / 7.5f)) && s[0] != 1 / 7.5f);
     assert_true(s[1] == 0.0078125f); /* the type's epsilon, so that zero stays zero */
     o.scale_type = DTYPE_F16;
-    grid_scales(&o, w, 1, 4, s, NULL);
+    grid_scales(&o, w, 1, 4, NULL, s, NULL);
     assert_true(s[0] == f16_to_f32(f32_to_f16(1 / 7.5f)) && s[1] == 0x1p-10f);
     const float tiny[2] = {1e-9f, -1e-9f}; /* rounds to no F16: takes epsilon as well */
-    grid_scales(&o, tiny, 1, 2, s, NULL);
+    grid_scales(&o, tiny, 1, 2, NULL, s, NULL);
     assert_true(s[0] == 0x1p-10f && grid_code(&o, tiny[0], s[0], 0) == 0);
 }
 
@@ -76,7 +77,7 @@ static void test_grid_asymmetric_covers_both_ends(void **state) {
     int8_t z[3];
     int8_t codes[12];
     o.asymmetric = true;
-    grid_scales(&o, w, 1, 12, s, z);
+    grid_scales(&o, w, 1, 12, NULL, s, z);
     assert_true(s[0] == 3 / 15.0f && s[1] == 3 / 15.0f && s[2] == 1);
     assert_true(z[0] == -3 && z[1] == -8 && z[2] == 7);
     grid_round(&o, w, 1, 12, s, z, codes);
@@ -87,11 +88,77 @@ static void test_grid_asymmetric_covers_both_ends(void **state) {
     }
 }
 
+/* sum of column[i] * (value - w)^2 over one row on the scales s, z. */
+static double error_on(const struct grid_opts *o,
+                       const float *w,
+                       int32_t k,
+                       const float *column,
+                       const float *s,
+                       const int8_t *z) {
+    double sum = 0;
+    for (int32_t i = 0; i < k; i++) {
+        int32_t g = i / o->group;
+        int32_t zero = o->asymmetric ? z[g] : 0;
+        float d = grid_value(grid_code(o, w[i], s[g], zero), s[g], zero) - w[i];
+        sum += (double)d * (double)d * (column ? (double)column[i] : 1);
+    }
+    return sum;
+}
+
+static void test_grid_least_error_shrinks_where_it_pays(void **state) {
+    (void)state;
+    enum { K = 192, G = 24 };
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    float w[K];
+    float column[K];
+    struct rng r;
+    rng_init(&r, 12, 0);
+    for (int32_t i = 0; i < K; i++) {
+        float x = (float)rng_normal(&r);
+        w[i] = x * x * x; /* long tails */
+        column[i] = (float)rng_exponential(&r);
+    }
+    for (int32_t way = 0; way < 12; way++) {
+        struct grid_opts o = opts(G);
+        const float *c = way % 2 ? column : NULL;
+        float s[2][K / G];
+        int8_t z[2][K / G];
+        o.asymmetric = way / 2 % 2 == 1;
+        o.scale_type = types[way / 4];
+        grid_scales(&o, w, 1, K, c, s[0], z[0]);
+        o.observer = GRID_MSE;
+        grid_scales(&o, w, 1, K, c, s[1], z[1]);
+        int32_t n_less = 0;
+        for (int32_t g = 0; g < K / G; g++) {
+            const float *cg = c ? c + g * G : NULL;
+            double before = error_on(&o, w + g * G, G, cg, &s[0][g], &z[0][g]);
+            double after = error_on(&o, w + g * G, G, cg, &s[1][g], &z[1][g]);
+            assert_true(after <= before * (1 + 1e-5));
+            assert_true(s[1][g] <= s[0][g] && s[1][g] >= 0.59f * s[0][g]);
+            n_less += after < 0.95 * before ? 1 : 0;
+        }
+        assert_true(n_less > 0);
+    }
+}
+
+static void test_grid_least_error_of_nothing_is_epsilon(void **state) {
+    (void)state;
+    struct grid_opts o = opts(4);
+    const float w[8] = {0, 0, 0, 0, 1e-40f, -1e-40f, 0, 0};
+    float s[2];
+    o.observer = GRID_MSE;
+    grid_scales(&o, w, 1, 8, NULL, s, NULL);
+    assert_true(s[0] == FLT_EPSILON && isfinite(s[1]) && s[1] > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_grid_packs_the_known_word), TEST(test_grid_codes_round_half_to_even_and_clamp),
+        TEST(test_grid_packs_the_known_word),
+        TEST(test_grid_codes_round_half_to_even_and_clamp),
         TEST(test_grid_symmetric_scale_is_the_largest_over_seven_and_a_half),
         TEST(test_grid_scales_are_rounded_to_their_type),
-        TEST(test_grid_asymmetric_covers_both_ends)};
+        TEST(test_grid_asymmetric_covers_both_ends),
+        TEST(test_grid_least_error_shrinks_where_it_pays),
+        TEST(test_grid_least_error_of_nothing_is_epsilon)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

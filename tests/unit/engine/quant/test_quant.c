@@ -247,7 +247,7 @@ static void quantize_here(struct linear *lin, const struct grid_opts *g, struct 
     for (int32_t r = 0; r < n; r++) {
         ref_decode(&lin->w, r, 0, k, x + (int64_t)r * k);
     }
-    grid_scales(g, x, n, k, q->scale, q->zero);
+    grid_scales(g, x, n, k, NULL, q->scale, q->zero);
     grid_round(g, x, n, k, q->scale, q->zero, codes);
     grid_pack4(codes, n, k, q->words);
     lin->w = (struct wmat){.type = DTYPE_W4,
