@@ -136,8 +136,8 @@ static void test_linalg_not_positive_definite(void **state) {
     (void)state;
     double a[4] = {1, 2, 2, 1};
     double z[1] = {0};
-    double nan[1] = {NAN};
-    double inf[1] = {INFINITY};
+    double nan[1] = {(double)NAN};
+    double inf[1] = {(double)INFINITY};
     assert_int_equal(linalg_cholesky(a, 2, 1), ERR_NUMERIC);
     assert_int_equal(linalg_cholesky(z, 1, 1), ERR_NUMERIC);
     assert_int_equal(linalg_cholesky(nan, 1, 1), ERR_NUMERIC);

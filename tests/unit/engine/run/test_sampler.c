@@ -96,7 +96,7 @@ static int falling(const void *a, const void *b) {
 /* The set that the parameters allow, by sorting everything. */
 static void reference(const float *x, const struct sampling *p, bool keep[V]) {
     struct ranked r[V];
-    double top = -INFINITY;
+    double top = -(double)INFINITY;
     double mass = 0;
     for (int32_t i = 0; i < V; i++) {
         top = fmax(top, (double)x[i]);
