@@ -18,6 +18,7 @@
 
 struct quantize {
     struct quant_opts q;
+    const char *name; /* the source, as it was given */
     const char *method;
     const char *out;
     const char *calib;
@@ -111,7 +112,7 @@ static int find_method(struct quantize *z) {
 }
 
 /* Samples from a file of id lists: each list is cut to the shortest. */
-static int read_calib_ids(struct quantize *z) {
+static int read_calib_ids(struct quantize *z, int32_t vocab) {
     json_t *lists = NULL;
     int rc = json_read(z->calib_ids, &lists);
     json_t *chunks = json_is_object(lists) ? json_object_get(lists, "chunks") : lists;
@@ -126,7 +127,7 @@ static int read_calib_ids(struct quantize *z) {
                          (long long)len, z->sample_tok);
         }
         int32_t before = z->ids.n;
-        rc = rc ? rc : session_ids(z->calib_ids, json_array_get(chunks, i), &z->ids);
+        rc = rc ? rc : session_ids(z->calib_ids, json_array_get(chunks, i), vocab, &z->ids);
         z->ids.n = rc ? z->ids.n : before + z->sample_tok;
     }
     z->q.n_sample = (int32_t)n;
@@ -141,7 +142,7 @@ static int read_calib(const struct cli_env *env, struct quantize *z, const struc
         return 0; /* RTN measures its output error only when it is given samples */
     }
     if (z->calib_ids) {
-        return read_calib_ids(z);
+        return read_calib_ids(z, m->weights->cfg.vocab);
     }
     int64_t want = (int64_t)z->samples * z->sample_tok;
     int rc = model_need_tok(m);
@@ -232,10 +233,8 @@ static int save(const struct quantize *z, const char *source, double seconds) {
                                 .seconds = seconds};
     rc = rc ? rc : store_quant_run(s, &r, &quant_id);
     rc = rc ? rc : save_rows(z, s, quant_id);
-    rc = rc ? rc : store_session_end(s, session, "done", clock_wall_ns());
     model_close(m);
-    int rc2 = s ? store_close(s) : 0;
-    return rc ? rc : rc2;
+    return provenance_end(s, session, rc != 0, rc);
 }
 
 static int quantize(struct quantize *z, const struct session *s) {
@@ -255,9 +254,10 @@ static int quantize(struct quantize *z, const struct session *s) {
     }
     double seconds = (double)(clock_now_ns() - start) * 1e-9;
     provenance_read(s->path, before);
-    snprintf(source, sizeof source, "%s of %.200s (%.60s)%s%.200s",
-             z->q.method == QUANT_NONE ? "weights in full precision" : z->method, s->path,
-             s->model->weights->scheme, before[0] ? "; " : "", before);
+    snprintf(source, sizeof source, "%s of %.200s%s%.200s",
+             z->q.method == QUANT_NONE ? "weights in full precision" : z->method, z->name,
+             before[0] && z->q.method == QUANT_NONE ? ": " : "",
+             z->q.method == QUANT_NONE ? before : "");
     rc = provenance_write(z->out, source);
     if (!rc && z->json) {
         print_json(z, seconds);
@@ -304,6 +304,7 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
         return err_set(ERR_USAGE, "--out DIR is missing");
     }
     z.tty = env->err_tty;
+    z.name = args.pos[0];
     tok_ids_init(&z.ids);
     interrupt_install();
     rc = find_method(&z);

@@ -1,6 +1,8 @@
 /* Tables are kept until their end, when the widths are known: in doc.cells each cell is its text
- * behind one letter, l or r, and ends in 0x1f. Widths count code points. Long first columns wrap
- * nowhere: a wide table is wide. Control characters of foreign text never reach the terminal. */
+ * behind one letter, l or r, its small print behind 0x1e, and ends in 0x1f. Widths count code
+ * points. A cell takes as many lines as it needs: the text, wrapped at blanks, then the small print
+ * in brackets. Where a table is wider than the terminal, its widest text columns give way. Control
+ * characters of foreign text never reach the terminal. */
 #include "reports/term.h"
 
 #include <string.h>
@@ -90,7 +92,7 @@ static int keep(struct doc *d, const struct doc_cell *c) {
     int64_t from = d->cells.len;
     rc = rc ? rc : show_clean(&d->cells, c->text);
     if (!rc && c->sub && c->sub[0]) {
-        rc = buf_str(&d->cells, " (");
+        rc = buf_str(&d->cells, "\x1e(");
         rc = rc ? rc : show_clean(&d->cells, c->sub);
         rc = rc ? rc : buf_str(&d->cells, ")");
     }
@@ -119,29 +121,107 @@ static int row(struct doc *d, const struct doc_cell *cells, int32_t n) {
     return rc;
 }
 
-static int print_cell(struct buf *b, const char *c, int64_t n, int32_t wide, bool last) {
-    int32_t pad = wide - width(c + 1, n - 1);
-    int rc = c[0] == 'r' ? repeat(b, ' ', pad) : 0;
-    rc = rc ? rc : buf_add(b, c + 1, n - 1);
-    rc = rc || c[0] == 'r' || last ? rc : repeat(b, ' ', pad);
-    return rc ? rc : buf_str(b, last ? "\n" : "  ");
+/* A cell's text on its way out. */
+struct rest {
+    const char *p;
+    bool is_number;
+};
+
+/* Bytes of the next line of a cell, at most wide code points if a blank allows it. */
+static int64_t line_bytes(const char *p, int32_t wide) {
+    int64_t end = (int64_t)strcspn(p, "\x1e\x1f");
+    int64_t fit = -1;
+    if (width(p, end) <= wide) {
+        return end;
+    }
+    for (int64_t i = 0; i < end; i++) {
+        if (p[i] == ' ' && (width(p, i) <= wide || fit < 0)) {
+            fit = i;
+        }
+    }
+    return fit < 0 ? end : fit;
+}
+
+/* Prints one line of a cell and steps over it and what separates it from the next. */
+static int print_line(struct buf *b, struct rest *r, int32_t wide, bool last) {
+    int64_t n = line_bytes(r->p, wide);
+    int32_t pad = i32_max(0, wide - width(r->p, n));
+    int rc = r->is_number ? repeat(b, ' ', pad) : 0;
+    rc = rc ? rc : buf_add(b, r->p, n);
+    rc = rc || r->is_number || last ? rc : repeat(b, ' ', pad);
+    r->p += n + (r->p[n] == ' ' || r->p[n] == '\x1e' ? 1 : 0);
+    return rc || last ? rc : buf_str(b, "  ");
+}
+
+/* Ends a line without blanks behind its last word. */
+static int end_line(struct buf *b) {
+    while (b->len > 0 && b->data[b->len - 1] == ' ') {
+        b->len--;
+    }
+    return buf_str(b, "\n");
+}
+
+/* Prints a row; *c steps over it. */
+static int print_row(struct doc *d, const char **c, const int32_t *wide) {
+    struct rest rest[DOC_COLUMNS_MAX];
+    bool more = true;
+    int rc = 0;
+    for (int32_t i = 0; i < d->n_columns; i++) {
+        rest[i] = (struct rest){.p = *c + 1, .is_number = **c == 'r'};
+        *c += strcspn(*c, "\x1f") + 1;
+    }
+    while (more && !rc) {
+        more = false;
+        for (int32_t i = 0; i < d->n_columns && !rc; i++) {
+            rc = print_line(d->out, &rest[i], wide[i], i + 1 == d->n_columns);
+            more = more || *rest[i].p != '\x1f';
+        }
+        rc = rc ? rc : end_line(d->out);
+    }
+    return rc;
+}
+
+/* Natural widths, and which columns hold text that can wrap. */
+static void measure(const struct doc *d, int32_t *wide, bool *is_text) {
+    int32_t column = 0;
+    for (const char *c = buf_cstr(&d->cells); *c; column = (column + 1) % d->n_columns) {
+        is_text[column] = *c == 'l';
+        for (c++; *c != '\x1f'; c += *c == '\x1e' ? 1 : 0) {
+            int64_t n = (int64_t)strcspn(c, "\x1e\x1f");
+            wide[column] = i32_max(wide[column], width(c, n));
+            c += n;
+        }
+        c++;
+    }
+}
+
+/* Takes from the widest text column until the table fits or the columns are narrow. */
+static void narrow(const struct doc *d, int32_t *wide, const bool *is_text) {
+    enum { NARROW = 16 };
+    for (;;) {
+        int32_t total = 2 * (d->n_columns - 1);
+        int32_t widest = -1;
+        for (int32_t i = 0; i < d->n_columns; i++) {
+            total += wide[i];
+            if (is_text[i] && wide[i] > NARROW && (widest < 0 || wide[i] > wide[widest])) {
+                widest = i;
+            }
+        }
+        if (total <= TERM_WIDTH || widest < 0) {
+            return;
+        }
+        wide[widest]--;
+    }
 }
 
 static int table_end(struct doc *d) {
     int32_t wide[DOC_COLUMNS_MAX] = {0};
-    int32_t column = 0;
+    bool is_text[DOC_COLUMNS_MAX] = {false};
     int rc = buf_str(d->out, "\n");
-    for (const char *c = buf_cstr(&d->cells); *c; column = (column + 1) % d->n_columns) {
-        int64_t n = (int64_t)strcspn(c, "\x1f");
-        wide[column] = i32_max(wide[column], width(c + 1, n - 1));
-        c += n + 1;
-    }
-    int32_t i = 0;
-    for (char *c = d->cells.data; c && *c && !rc; i++) {
-        int64_t n = (int64_t)strcspn(c, "\x1f");
-        column = i % d->n_columns;
-        rc = print_cell(d->out, c, n, wide[column], column + 1 == d->n_columns);
-        c += n + 1;
+    measure(d, wide, is_text);
+    narrow(d, wide, is_text);
+    for (const char *c = buf_cstr(&d->cells); *c && !rc;) {
+        rc = print_row(d, &c, wide);
     }
     buf_clear(&d->cells);
     return rc;
