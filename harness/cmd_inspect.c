@@ -67,13 +67,13 @@ static void print_text(const json_t *o, const json_t *tensors) {
     json_object_foreach((json_t *)(uintptr_t)o, key, v) {
         char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         printf("%-20s %s\n", key, json_is_string(v) ? json_string_value(v) : (text ? text : "?"));
-        free(text);
+        free(text); /* why: memory of jansson, not of mem_* */
     }
     json_array_foreach((json_t *)(uintptr_t)tensors, i, v) {
         char *shape = json_dumps(json_object_get(v, "shape"), JSON_COMPACT);
         printf("  %-60s %-6s %s\n", json_string_value(json_object_get(v, "name")),
                json_string_value(json_object_get(v, "dtype")), shape ? shape : "?");
-        free(shape);
+        free(shape); /* why: memory of jansson, not of mem_* */
     }
 }
 

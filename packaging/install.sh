@@ -5,6 +5,7 @@ set -eu
 list=$(dirname "$0")/debian-packages.txt
 missing=
 for kind in "$@"; do
+    # shellcheck disable=SC2013 # one name a line, without blanks
     for package in $(awk -v k="$kind" '$1 == k { print $2 }' "$list"); do
         state=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
         [ "$state" = "install ok installed" ] || missing="$missing $package"

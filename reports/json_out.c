@@ -157,7 +157,7 @@ static int dump(json_t *j, bool bad, struct buf *out) {
         return err_set(ERR_NOMEM, "no memory for the JSON document");
     }
     int rc = buf_str(out, text);
-    free(text);
+    free(text); /* why: memory of jansson, not of mem_* */
     return rc ? rc : buf_str(out, "\n");
 }
 

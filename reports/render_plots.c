@@ -101,7 +101,7 @@ static bool distribution(const struct render *w,
                      .y_label = "share of samples",
                      .form = PLOT_LINES,
                      .from_zero = true};
-    double lo = INFINITY;
+    double lo = (double)INFINITY;
     double hi = 0;
     for (int32_t i = 0; i < r->n_runs && p.n_series < PLOT_SERIES_MAX; i++) {
         const struct report_run *run = &r->runs[i];

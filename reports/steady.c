@@ -20,7 +20,7 @@ enum { BLOCKS = 8 };
 static void best_window(const double *x, int32_t n, struct steady *s) {
     double sum[STEADY_BINS_MAX + 1] = {0};
     double square[STEADY_BINS_MAX + 1] = {0};
-    double best = INFINITY;
+    double best = (double)INFINITY;
     int32_t m_min = i32_max(STEADY_BINS_MIN, n - 2 * n / 5);
     for (int32_t i = 0; i < n; i++) {
         sum[i + 1] = sum[i] + x[i];

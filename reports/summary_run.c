@@ -256,7 +256,7 @@ static int take_bounds(void *ctx, const struct store_rows *row) {
 
 /* Where the harness gave no bounds (an aborted run): first intended start to last end. */
 static void bounds_from_samples(struct report_run *run) {
-    double from = INFINITY;
+    double from = (double)INFINITY;
     double to = 0;
     for (int64_t i = 0; i < run->n_samples; i++) {
         const struct report_sample *q = &run->samples[i];

@@ -22,7 +22,8 @@ static int sys_error(const char *what, const char *path) {
 
 static int open_read(const char *path, int *fd_out, int64_t *size_out) {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* why: O_NONBLOCK, for a pipe without a writer would be waited for before it can be refused */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return sys_error("open", path);
     }
@@ -221,6 +222,9 @@ int file_mkdirs(const char *path) {
     int n = snprintf(p, sizeof p, "%s", path);
     if (n < 0 || n >= FILE_PATH_MAX) {
         return err_set(ERR_LIMIT, "path of %d bytes, at most %d", n, FILE_PATH_MAX - 1);
+    }
+    if (n == 0) {
+        return err_set(ERR_NOTFOUND, "the path of the directory to make is empty");
     }
     for (char *c = p + 1;; c++) {
         if (*c != '/' && *c != '\0') {

@@ -15,11 +15,13 @@ struct filemap {
     int64_t size;        /* bytes */
 };
 
-/* Maps a regular file read-only. err: ERR_NOTFOUND, ERR_IO. own: caller, file_unmap */
+/* Maps a regular file read-only. err: ERR_NOTFOUND, ERR_IO, ERR_FORMAT for any other kind.
+ * own: caller, file_unmap */
 int file_map(const char *path, struct filemap *out);
 void file_unmap(struct filemap *m);
 
-/* Appends a whole file to b. err: ERR_NOTFOUND, ERR_IO, ERR_LIMIT past the buffer's maximum */
+/* Appends a whole regular file to b.
+ * err: ERR_NOTFOUND, ERR_IO, ERR_FORMAT for any other kind, ERR_LIMIT past the buffer's maximum */
 int file_read(const char *path, struct buf *b);
 
 /* Streaming writer with atomic close. */
@@ -45,7 +47,7 @@ bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 int64_t file_size(const char *path); /* bytes, -1 when absent */
 
-/* Makes a directory with its parents. err: ERR_IO */
+/* Makes a directory with its parents. err: ERR_IO, ERR_LIMIT, ERR_NOTFOUND for an empty path */
 int file_mkdirs(const char *path);
 
 /* dst = dir "/" name. err: ERR_LIMIT when it does not fit FILE_PATH_MAX */

@@ -48,8 +48,9 @@ int json_opt_i64(
     if (!json_is_number(v) || d != floor(d)) {
         return wrong(where, key, "a whole number", v);
     }
-    int64_t i = json_is_integer(v) ? (int64_t)json_integer_value(v) : (int64_t)d;
-    if (d < -0x1p62 || d > 0x1p62 || i < lo || i > hi) {
+    bool fits = json_is_integer(v) || (d >= -0x1p63 && d < 0x1p63);
+    int64_t i = json_is_integer(v) ? (int64_t)json_integer_value(v) : fits ? (int64_t)d : 0;
+    if (!fits || i < lo || i > hi) {
         return err_set(ERR_RANGE, "%s: \"%s\" is %.17g, want %lld..%lld", where, key, d,
                        (long long)lo, (long long)hi);
     }

@@ -6,6 +6,9 @@
 
 int ring_init(struct ring *r, enum mem_tag tag, int32_t cap, int32_t item_bytes) {
     int32_t n = 1;
+    if (cap < 1 || cap > RING_CAP_MAX) {
+        return err_set(ERR_RANGE, "ring of %d items, want 1..%d", cap, RING_CAP_MAX);
+    }
     while (n < cap) {
         n *= 2;
     }

@@ -7,6 +7,8 @@
 
 #include "engine/base/mem.h"
 
+enum { RING_CAP_MAX = 1 << 30 };
+
 struct ring {
     uint8_t *items; /* own, [cap][item_bytes] */
     int32_t cap;    /* power of two */
@@ -15,7 +17,8 @@ struct ring {
     _Atomic uint32_t tail; /* next to write, written by the producer */
 };
 
-/* in: cap >= 1, rounded up to a power of two. err: ERR_NOMEM. own: caller, ring_fini */
+/* in: cap 1..RING_CAP_MAX, rounded up to a power of two. err: ERR_RANGE, ERR_NOMEM.
+ * own: caller, ring_fini */
 int ring_init(struct ring *r, enum mem_tag tag, int32_t cap, int32_t item_bytes);
 void ring_fini(struct ring *r);
 

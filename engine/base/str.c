@@ -128,7 +128,7 @@ char *str_show_bytes(char *dst, int64_t bytes) {
     static const char *const names[] = {"B", "kB", "MB", "GB", "TB", "PB"};
     double v = (double)bytes;
     int32_t i = 0;
-    while (fabs(v) >= 1000 && i + 1 < ARRAY_LEN(names)) {
+    while (fabs(v) >= (i == 0 ? 1000 : 999.95) && i + 1 < ARRAY_LEN(names)) {
         v /= 1000;
         i++;
     }
@@ -137,14 +137,18 @@ char *str_show_bytes(char *dst, int64_t bytes) {
 }
 
 char *str_show_seconds(char *dst, double seconds) {
-    if (seconds < 1e-3) {
+    if (!isfinite(seconds)) {
+        str_copy(dst, STR_NUM_MAX, "?");
+    } else if (seconds < 0.99995e-3) {
         snprintf(dst, STR_NUM_MAX, "%.1f us", seconds * 1e6);
-    } else if (seconds < 1) {
+    } else if (seconds < 0.99995) {
         snprintf(dst, STR_NUM_MAX, "%.1f ms", seconds * 1e3);
-    } else if (seconds < 100) {
+    } else if (seconds < 99.95) {
         snprintf(dst, STR_NUM_MAX, "%.1f s", seconds);
+    } else if (seconds > 1e12) {
+        snprintf(dst, STR_NUM_MAX, "%.3g s", seconds);
     } else {
-        int64_t s = (int64_t)seconds;
+        int64_t s = llround(seconds);
         snprintf(dst, STR_NUM_MAX, "%lldm %02llds", (long long)(s / 60), (long long)(s % 60));
     }
     return dst;

@@ -15,7 +15,7 @@ int str_rate_per_s(const char *s, double *out);   /* "4/s", "30/m", "0.5/s" */
 /* Text for people; dst holds at least STR_NUM_MAX bytes; returns dst. */
 enum { STR_NUM_MAX = 32 };
 char *str_show_bytes(char *dst, int64_t bytes);    /* "98.4 MB" (powers of 1000) */
-char *str_show_seconds(char *dst, double seconds); /* "1.23 ms", "4.5 s", "3m 20s" */
+char *str_show_seconds(char *dst, double seconds); /* "1.2 ms", "4.5 s", "3m 20s"; "?" for NaN */
 
 bool str_eq(const char *a, const char *b);
 bool str_starts(const char *s, const char *prefix);

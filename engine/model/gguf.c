@@ -9,9 +9,10 @@
  *     string: u64 length | bytes
  *
  * Laws checked here: every count and length fits what is left of the file before it is used; a
- * tensor's offset is aligned and its bytes lie inside the file; names are unique. */
+ * tensor's offset is aligned and its bytes lie inside the file; keys and names are unique. */
 #include "engine/model/gguf.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/err.h"
@@ -291,6 +292,34 @@ static int take_tensors(struct cur *c, struct gguf *g, int32_t n) {
     return rc ? rc : tensor_dir_sort(&g->dir, c->where);
 }
 
+static int by_key(const void *a, const void *b) {
+    const struct gguf_str *x = a;
+    const struct gguf_str *y = b;
+    int c = memcmp(x->data, y->data, (size_t)i64_min(x->len, y->len));
+    return c ? c : (x->len > y->len) - (x->len < y->len);
+}
+
+/* Demands that no key is there twice: two readers could pick two values. */
+static int check_keys(const struct gguf *g) {
+    struct gguf_str *key = mem_array(MEM_MODEL, g->n_kv, (int64_t)sizeof *key);
+    int rc = 0;
+    if (!key) {
+        return ERR_NOMEM;
+    }
+    for (int64_t i = 0; i < g->n_kv; i++) {
+        key[i] = g->kv[i].key;
+    }
+    qsort(key, (size_t)g->n_kv, sizeof *key, by_key);
+    for (int64_t i = 1; i < g->n_kv && !rc; i++) {
+        if (by_key(&key[i - 1], &key[i]) == 0) {
+            rc = err_set(ERR_FORMAT, "%s: two metadata entries are named \"%.*s\"", g->where,
+                         (int)key[i].len, key[i].data);
+        }
+    }
+    mem_free(key);
+    return rc;
+}
+
 int gguf_parse(const char *where, const uint8_t *data, int64_t size, struct gguf **out) {
     struct cur c = {.where = where, .base = data, .p = data, .end = data + size};
     uint64_t n_tensor = 0;
@@ -310,9 +339,8 @@ int gguf_parse(const char *where, const uint8_t *data, int64_t size, struct gguf
         rc = take_kv(&c, &g->kv[i]);
         g->n_kv = (int64_t)i + 1;
     }
-    if (!rc) {
-        rc = take_tensors(&c, g, (int32_t)n_tensor);
-    }
+    rc = rc ? rc : check_keys(g);
+    rc = rc ? rc : take_tensors(&c, g, (int32_t)n_tensor);
     if (rc) {
         gguf_close(g);
         return rc;

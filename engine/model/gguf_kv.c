@@ -66,6 +66,18 @@ static bool is_number(const struct gguf_kv *kv) {
     return !kv->is_array && kv->type != GGUF_STRING && kv->type != GGUF_BOOL;
 }
 
+/* Reads a whole number without a detour over double. out: false when it is past INT64_MAX */
+static bool load_whole(const struct gguf_kv *kv, int64_t *out) {
+    uint64_t u = 0;
+    if (kv->type != GGUF_U64 && kv->type != GGUF_I64) {
+        *out = (int64_t)gguf_number(kv, 0);
+        return true;
+    }
+    memcpy(&u, kv->data, sizeof u);
+    memcpy(out, kv->data, sizeof *out);
+    return kv->type == GGUF_I64 || u <= (uint64_t)INT64_MAX;
+}
+
 int gguf_opt_i64(const struct gguf *g, const char *key, int64_t lo, int64_t hi, int64_t *out) {
     const struct gguf_kv *kv = gguf_find(g, key);
     if (!kv) {
@@ -74,12 +86,12 @@ int gguf_opt_i64(const struct gguf *g, const char *key, int64_t lo, int64_t hi, 
     if (!is_number(kv) || kv->type == GGUF_F32 || kv->type == GGUF_F64) {
         return wrong(g, key, "whole number");
     }
-    double d = gguf_number(kv, 0);
-    if (!(d >= (double)lo && d <= (double)hi)) {
-        return err_set(ERR_RANGE, "%s: metadata \"%s\" is %.17g, want %lld..%lld", g->where, key, d,
-                       (long long)lo, (long long)hi);
+    int64_t v = 0;
+    if (!load_whole(kv, &v) || v < lo || v > hi) {
+        return err_set(ERR_RANGE, "%s: metadata \"%s\" is %.17g, want %lld..%lld", g->where, key,
+                       gguf_number(kv, 0), (long long)lo, (long long)hi);
     }
-    *out = (int64_t)d;
+    *out = v;
     return 0;
 }
 

@@ -61,9 +61,7 @@ static int read_ids(const struct gguf *g, struct model_cfg *c) {
     for (int32_t i = 0; i < ARRAY_LEN(keys) && !rc; i++) {
         int32_t id = -1;
         rc = gguf_opt_i32(g, keys[i], 0, MODEL_VOCAB_MAX, &id);
-        if (!rc && id >= 0) {
-            hfconfig_add_eos(c, id);
-        }
+        rc = rc || id < 0 ? rc : hfconfig_add_eos(c, g->where, id);
     }
     return rc;
 }

@@ -10,15 +10,17 @@
 
 enum { SIZE_MAX_ANY = 1 << 24 };
 
-void hfconfig_add_eos(struct model_cfg *c, int32_t id) {
+int hfconfig_add_eos(struct model_cfg *c, const char *where, int32_t id) {
     for (int32_t i = 0; i < c->n_eos; i++) {
         if (c->eos[i] == id) {
-            return;
+            return 0;
         }
     }
-    if (c->n_eos < MODEL_EOS_MAX) {
-        c->eos[c->n_eos++] = id;
+    if (c->n_eos == MODEL_EOS_MAX) {
+        return err_set(ERR_LIMIT, "%s: more than %d end-of-sequence ids", where, MODEL_EOS_MAX);
     }
+    c->eos[c->n_eos++] = id;
+    return 0;
 }
 
 /* eos_token_id is a number or a list of numbers. */
@@ -27,10 +29,7 @@ static int read_eos(const json_t *o, const char *where, struct model_cfg *c) {
     if (!json_is_array(v)) {
         int32_t id = -1;
         int rc = json_opt_i32(o, where, "eos_token_id", 0, MODEL_VOCAB_MAX, &id);
-        if (!rc && id >= 0) {
-            hfconfig_add_eos(c, id);
-        }
-        return rc;
+        return rc || id < 0 ? rc : hfconfig_add_eos(c, where, id);
     }
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *e = json_array_get(v, i);
@@ -38,7 +37,10 @@ static int read_eos(const json_t *o, const char *where, struct model_cfg *c) {
             json_integer_value(e) > MODEL_VOCAB_MAX) {
             return err_set(ERR_FORMAT, "%s: eos_token_id[%zu] is no token id", where, i);
         }
-        hfconfig_add_eos(c, (int32_t)json_integer_value(e));
+        int rc = hfconfig_add_eos(c, where, (int32_t)json_integer_value(e));
+        if (rc) {
+            return rc;
+        }
     }
     return 0;
 }

@@ -15,7 +15,7 @@ int hfconfig_generation(const char *dir, struct model_cfg *out);
 /* The same from metadata under prefix ("llama"). */
 int ggufconfig_common(const struct gguf *g, const char *prefix, struct model_cfg *out);
 
-/* Adds one end-of-sequence id unless it is there. */
-void hfconfig_add_eos(struct model_cfg *c, int32_t id);
+/* Adds one end-of-sequence id unless it is there. err: ERR_LIMIT past MODEL_EOS_MAX */
+int hfconfig_add_eos(struct model_cfg *c, const char *where, int32_t id);
 
 #endif

@@ -1,9 +1,13 @@
 #include "engine/model/model_cfg.h"
 
+#include <math.h>
+
 #include "engine/base/err.h"
 
 int64_t model_cfg_kv_bytes_per_token(const struct model_cfg *c, enum dtype kv_type) {
-    return 2 * (int64_t)c->n_layer * c->n_kv_head * c->head_dim * dtype_info(kv_type)->block_bytes;
+    const struct dtype_info *t = dtype_info(kv_type);
+    int64_t head = i64_div_up(c->head_dim, t->block) * t->block_bytes;
+    return 2 * (int64_t)c->n_layer * c->n_kv_head * head;
 }
 
 void model_cfg_init(struct model_cfg *c) {
@@ -23,8 +27,11 @@ int model_cfg_check(const struct model_cfg *c, const char *where) {
         return err_set(ERR_FORMAT, "%s: head_dim %d is odd; rotary embedding needs pairs", where,
                        c->head_dim);
     }
-    if (!(c->rms_eps > 0) || !(c->rope.theta > 0) || !(c->rope.factor > 0)) {
-        return err_set(ERR_RANGE, "%s: rms_norm_eps %g, rope theta %g, factor %g: all must be > 0",
+    if (!(c->rms_eps > 0) || !isfinite(c->rms_eps) || !(c->rope.theta > 1) ||
+        !(c->rope.factor > 0)) {
+        return err_set(ERR_RANGE,
+                       "%s: rms_norm_eps %g, rope theta %g, factor %g: want > 0 and finite, > 1, "
+                       "> 0",
                        where, (double)c->rms_eps, c->rope.theta, c->rope.factor);
     }
     if ((c->rope.type == ROPE_LLAMA3 || c->rope.type == ROPE_YARN) && c->rope.original_ctx <= 0) {

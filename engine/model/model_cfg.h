@@ -47,7 +47,8 @@ struct model_cfg {
     int32_t n_eos;
 };
 
-/* KV cache bytes of one token: 2 x L x K x D x bytes of an element. */
+/* KV cache bytes of one token: 2 x L x K x D x bytes of an element; in block formats a head takes
+ * whole blocks. */
 int64_t model_cfg_kv_bytes_per_token(const struct model_cfg *c, enum dtype kv_type);
 
 /* Demands that the numbers fit together (heads divide, sizes positive, ...). where: for messages */

@@ -69,6 +69,9 @@ int stwrite_declare(
         return err_set(ERR_UNSUPPORTED, "%s: tensor \"%s\" of type %s cannot be written",
                        w->file.path, name, dtype_info(type)->name);
     }
+    if (json_object_get(w->head, name)) {
+        return err_set(ERR_INTERNAL, "%s: tensor \"%s\" is declared twice", w->file.path, name);
+    }
     json_t *shape = json_array();
     for (int32_t i = 0; i < n_dim; i++) {
         json_array_append_new(shape, json_integer(dim[i]));

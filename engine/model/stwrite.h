@@ -13,7 +13,8 @@ struct stwrite;
 int stwrite_open(const char *path, struct stwrite **out);
 
 /* Declares the next tensor. in: before stwrite_begin; dims outermost first
- * err: ERR_UNSUPPORTED for a type the format does not have; ERR_NOMEM */
+ * err: ERR_UNSUPPORTED for a type the format does not have; ERR_INTERNAL for a name that is there
+ * already; ERR_NOMEM */
 int stwrite_declare(
     struct stwrite *w, const char *name, enum dtype type, const int64_t *dim, int32_t n_dim);
 

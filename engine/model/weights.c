@@ -191,7 +191,7 @@ static int bind_linear(
     char name[TENSOR_NAME_MAX + 32];
     snprintf(name, sizeof name, "%s.weight_packed", module);
     int rc;
-    if (ckpt_find(l->w->ckpt, name)) {
+    if (l->w->ckpt->kind == CKPT_HF && ckpt_find(l->w->ckpt, name)) {
         rc = bind_packed(l, module, n, k, &lin->w);
     } else {
         snprintf(name, sizeof name, "%s.weight", module);

@@ -86,11 +86,14 @@ static void solver_fini(struct solver *s) {
 static int prepare(struct solver *s, float *w, const float *h, struct gptq_result *out) {
     int32_t k = s->k;
     double sum = 0;
+    for (int64_t i = 0; i < (int64_t)k * k; i++) {
+        if (!isfinite(h[i])) {
+            return err_set(ERR_NUMERIC, "Hessian: element [%lld, %lld] is %g", (long long)(i / k),
+                           (long long)(i % k), (double)h[i]);
+        }
+    }
     for (int32_t i = 0; i < k; i++) {
         float d = h[(int64_t)i * k + i];
-        if (!isfinite(d)) {
-            return err_set(ERR_NUMERIC, "Hessian: diagonal element %d is %g", i, (double)d);
-        }
         if (d == 0) {
             out->n_dead++;
             for (int32_t r = 0; r < s->n; r++) {

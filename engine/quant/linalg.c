@@ -105,44 +105,48 @@ int linalg_cholesky(double *a, int32_t k, int32_t n_threads) {
 
 struct invert {
     const double *l;
-    double *x; /* [k,k] the inverse */
+    double *x; /* [k,stride] the inverse; stride is k in whole blocks of COLS */
     int32_t k;
+    int32_t stride;
 };
 
-/* Columns [c0, c1) of the inverse by forward substitution, all of them at once. */
+/* Columns [c0, c0 + COLS) of the inverse by forward substitution, all of them at once; those past
+ * k stay zero. */
 static void invert_columns(void *ctx, int64_t block) {
     const struct invert *v = ctx;
     int32_t k = v->k;
     int32_t c0 = (int32_t)block * COLS;
-    int32_t c1 = i32_min(c0 + COLS, k);
     for (int32_t i = c0; i < k; i++) {
-        double *xi = v->x + (int64_t)i * k;
+        double *xi = v->x + (int64_t)i * v->stride + c0;
         const double *li = v->l + (int64_t)i * k;
         double acc[COLS] = {0};
         for (int32_t m = c0; m < i; m++) {
-            const double *xm = v->x + (int64_t)m * k + c0;
+            const double *xm = v->x + (int64_t)m * v->stride + c0;
             double f = li[m];
-            for (int32_t c = 0; c < COLS; c++) { /* columns past c1 are computed and dropped */
+            for (int32_t c = 0; c < COLS; c++) {
                 acc[c] -= f * xm[c];
             }
         }
-        if (i < c1) {
+        if (i < c0 + COLS) {
             acc[i - c0] += 1;
         }
-        for (int32_t c = c0; c < c1; c++) {
-            xi[c] = c <= i ? acc[c - c0] / li[i] : 0;
+        for (int32_t c = 0; c < COLS; c++) {
+            xi[c] = c0 + c <= i ? acc[c] / li[i] : 0;
         }
     }
 }
 
 int linalg_invert_lower(double *l, int32_t k, int32_t n_threads) {
-    double *x = mem_array(MEM_QUANT, (int64_t)k * k + COLS, (int64_t)sizeof *x);
+    int64_t blocks = i64_div_up(k, COLS);
+    double *x = mem_array(MEM_QUANT, k * blocks * COLS, (int64_t)sizeof *x);
     if (!x) {
         return ERR_NOMEM;
     }
-    struct invert v = {.l = l, .x = x, .k = k};
-    par_for(n_threads, i64_div_up(k, COLS), invert_columns, &v);
-    memcpy(l, x, (size_t)k * (size_t)k * sizeof *l);
+    struct invert v = {.l = l, .x = x, .k = k, .stride = (int32_t)blocks * COLS};
+    par_for(n_threads, blocks, invert_columns, &v);
+    for (int64_t i = 0; i < k; i++) {
+        memcpy(l + i * k, x + i * v.stride, (size_t)k * sizeof *l);
+    }
     mem_free(x);
     return 0;
 }

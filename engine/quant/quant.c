@@ -55,7 +55,8 @@ static int check_group(const struct model_cfg *c, const struct quant_opts *o) {
                    : 0;
 }
 
-/* Writing over the source would pull the map from under the weights. */
+/* Writing over the source would pull the map from under the weights; beside the index of an older,
+ * sharded checkpoint the new file would not be found. */
 static int check_target(const struct model *m, const char *out_dir) {
     struct stat a;
     struct stat b;
@@ -63,7 +64,15 @@ static int check_target(const struct model *m, const char *out_dir) {
         a.st_ino == b.st_ino) {
         return err_set(ERR_CONFIG, "%s is the source; choose another folder", out_dir);
     }
-    return 0;
+    char index[FILE_PATH_MAX];
+    int rc = file_join(index, out_dir, "model.safetensors.index.json");
+    if (!rc && file_exists(index)) {
+        rc = err_set(ERR_CONFIG,
+                     "%s would be read instead of what is written; remove it or choose "
+                     "another folder",
+                     index);
+    }
+    return rc;
 }
 
 static int check_opts(const struct model *m, const struct quant_opts *o) {

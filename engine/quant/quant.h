@@ -57,7 +57,8 @@ enum dtype quant_dense_default(const struct weights *w);
 
 /* Quantizes m into the folder out_dir (made if absent): model.safetensors, config.json written
  * last, generation_config.json and the tokenizer's files.
- * err:  ERR_CONFIG: group does not divide the columns of named modules (nothing is written);
+ * err:  ERR_CONFIG: group does not divide the columns of named modules, out_dir is the source or
+ *       holds a sharded checkpoint (nothing is written);
  *       ERR_CANCELED; ERR_NUMERIC naming the first layer whose activations are not finite; ERR_IO
  *       (disk full), with no half-written file under a final name
  * cost: two forward passes over the samples and one solve a module (GPTQ) */

@@ -28,7 +28,8 @@ enum {
     DEFAULT_RUNNING = 32,
     DEFAULT_WAITING = 4096,
     OUT_ROWS = 64, /* rows of logits at once */
-    ABORTS_MAX = 4096
+    ABORTS_MAX = 4096,
+    COUNT_MAX = 1 << 20 /* of each option that counts tokens of a step or requests */
 };
 static const int64_t DEFAULT_KV_BYTES = 256 << 20;
 
@@ -39,7 +40,8 @@ struct job {
     engine_row_fn row;
     void *row_ctx; /* ref */
     int64_t first_run_ns;
-    enum err failed; /* 0, or why it must end */
+    int32_t n_token; /* TOKEN events so far */
+    int failed;      /* 0, or why it must end */
 };
 
 struct command {
@@ -60,6 +62,7 @@ struct engine {
     struct sampler sampler;
     int32_t *picked;       /* own, [running_max] sampled tokens by plan item */
     float *picked_logprob; /* own, [running_max] */
+    int64_t n_generated;   /* TOKEN events so far */
     struct ring commands;
     struct ring events;
     pthread_mutex_t submit_lock; /* producers of commands */
@@ -89,11 +92,28 @@ static void fill_defaults(const struct weights *w, struct engine_opts *o) {
     }
 }
 
+/* Demands that a count as given is 0 (the default) to max. */
+static int check_count(const char *name, int64_t v, int64_t max) {
+    return v >= 0 && v <= max ? 0
+                              : err_set(ERR_RANGE, "engine: %s is %lld, want 0..%lld", name,
+                                        (long long)v, (long long)max);
+}
+
+/* Checks the options as given, ahead of all arithmetic. */
+static int check_given(const struct engine_opts *o) {
+    int rc = check_count("n_threads", o->n_threads, COUNT_MAX);
+    rc = rc ? rc : check_count("block_tok", o->block_tok, KVPOOL_BLOCK_TOK_MAX);
+    rc = rc ? rc : check_count("batch_tok_max", o->batch_tok_max, COUNT_MAX);
+    rc = rc ? rc : check_count("running_max", o->running_max, COUNT_MAX);
+    rc = rc ? rc : check_count("waiting_max", o->waiting_max, COUNT_MAX);
+    rc = rc ? rc : check_count("chunk_max", o->chunk_max, COUNT_MAX);
+    rc = rc ? rc : check_count("ctx_max", o->ctx_max, INT32_MAX);
+    rc = rc ? rc : check_count("n_blocks", o->n_blocks, KVPOOL_BLOCKS_MAX);
+    rc = rc ? rc : check_count("kv_bytes", o->kv_bytes, INT64_MAX);
+    return rc ? rc : check_count("kv_type", o->kv_type, DTYPE_N - 1);
+}
+
 static int check_opts(const struct engine_opts *o) {
-    if (o->n_threads < 0 || o->ctx_max < 1 || o->kv_bytes < 0) {
-        return err_set(ERR_RANGE, "engine: %d threads, context %d, cache of %lld bytes",
-                       o->n_threads, o->ctx_max, (long long)o->kv_bytes);
-    }
     if (o->n_blocks < 1) {
         return err_set(ERR_RANGE, "engine: %lld bytes hold no KV block of %d tokens",
                        (long long)o->kv_bytes, o->block_tok);
@@ -161,6 +181,7 @@ static void update_stats(struct engine *e) {
     s->n_blocks_cached = p->n_cached;
     s->n_step = e->sched.n_step;
     s->n_tok_computed += e->plan.n_tok;
+    s->n_tok_generated = e->n_generated;
     s->n_preempted = e->sched.n_preempted;
     s->n_prefix_hit_tok = p->n_hit_tok;
     s->n_prefix_query_tok = p->n_query_tok;
@@ -182,8 +203,11 @@ int engine_open(const struct weights *w, const struct engine_opts *opts, struct 
     e->opts = opts ? *opts : (struct engine_opts){0};
     pthread_mutex_init(&e->submit_lock, NULL);
     pthread_mutex_init(&e->stats_lock, NULL);
-    fill_defaults(w, &e->opts);
-    int rc = check_opts(&e->opts);
+    int rc = check_given(&e->opts);
+    if (!rc) {
+        fill_defaults(w, &e->opts);
+        rc = check_opts(&e->opts);
+    }
     rc = rc ? rc : open_parts(e);
     if (rc) {
         engine_close(e);
@@ -243,7 +267,7 @@ static int check_request(const struct engine *e, const struct engine_request *r)
     if (atomic_load(&e->dead)) {
         return err_set(ERR_DEVICE, "the engine has failed in an earlier step");
     }
-    if (r->n_ids < 1 || r->max_new < 0 || r->n_stop > SEQ_STOP_MAX) {
+    if (r->n_ids < 1 || r->max_new < 0 || r->n_stop < 0 || r->n_stop > SEQ_STOP_MAX) {
         return err_set(ERR_RANGE, "request with %d prompt tokens, %d new tokens, %d stop tokens",
                        r->n_ids, r->max_new, r->n_stop);
     }
@@ -355,7 +379,7 @@ static void emit_end(struct engine *e, struct seq *q, int64_t now_ns) {
                        .t_ns = now_ns,
                        .kind = EVENT_END,
                        .token = -1,
-                       .index = q->n_known - q->n_prompt,
+                       .index = j->n_token,
                        .logprob = NAN,
                        .finish = j->failed ? FINISH_ERROR : (int32_t)q->finish,
                        .n_prompt = q->n_prompt,
@@ -370,7 +394,7 @@ static void emit_end(struct engine *e, struct seq *q, int64_t now_ns) {
 static void emit_events(struct engine *e, int64_t now_ns) {
     for (int32_t i = 0; i < e->plan.n_item; i++) {
         const struct plan_item *it = &e->plan.item[i];
-        const struct job *j = it->seq->user;
+        struct job *j = it->seq->user;
         if (!it->sample || j->failed || it->start + it->n >= it->seq->cap) {
             continue;
         }
@@ -378,10 +402,10 @@ static void emit_events(struct engine *e, int64_t now_ns) {
                            .t_ns = now_ns,
                            .kind = EVENT_TOKEN,
                            .token = e->picked[i],
-                           .index = it->start + it->n - it->seq->n_prompt,
+                           .index = j->n_token++,
                            .logprob = e->picked_logprob[i]};
         ring_push(&e->events, &ev);
-        e->stats.n_tok_generated++;
+        e->n_generated++;
     }
     for (struct seq *q = sched_pop_done(&e->sched); q; q = sched_pop_done(&e->sched)) {
         emit_end(e, q, now_ns);
@@ -404,7 +428,7 @@ static void use_row(struct engine *e, int32_t item, int32_t pos, const float *lo
                                               sampler_logsumexp(logits, e->w->cfg.vocab));
         }
     }
-    j->failed = (enum err)rc;
+    j->failed = rc;
 }
 
 /* Computes the wanted rows of logits, a slice at a time, and hands each to its item. */
@@ -481,6 +505,9 @@ int engine_step(struct engine *e, bool *busy) {
     }
     int64_t now_ns = clock_now_ns();
     take_commands(e, now_ns);
+    if (atomic_load(&e->dead)) {
+        end_all(e); /* what was submitted before the failure was seen */
+    }
     sched_plan(&e->sched, &e->plan);
     *busy = e->plan.n_item > 0 || e->sched.n_done > 0;
     if (e->plan.n_item > 0) {
@@ -507,11 +534,25 @@ int32_t engine_poll(struct engine *e, struct event *ev, int32_t cap) {
     return n;
 }
 
+/* A row function that remembers its own failure. */
+struct score {
+    engine_row_fn row;
+    void *ctx; /* ref */
+    int failed;
+};
+
+static int score_row(void *ctx, int32_t position, const float *logits, int32_t vocab) {
+    struct score *s = ctx;
+    s->failed = s->row(s->ctx, position, logits, vocab);
+    return s->failed;
+}
+
 int engine_score(
     struct engine *e, const int32_t *ids, int32_t n, int32_t from, engine_row_fn row, void *ctx) {
     uint64_t id = 0;
+    struct score s = {.row = row, .ctx = ctx};
     struct engine_request r = {
-        .ids = ids, .n_ids = n, .score = true, .score_from = from, .row = row, .row_ctx = ctx};
+        .ids = ids, .n_ids = n, .score = true, .score_from = from, .row = score_row, .row_ctx = &s};
     if (from < 0 || from >= n) {
         return err_set(ERR_RANGE, "scoring %d tokens from position %d", n, from);
     }
@@ -525,10 +566,11 @@ int engine_score(
         }
         while (engine_poll(e, &ev, 1) == 1) {
             if (ev.id == id && ev.kind == EVENT_END) {
-                return ev.finish == FINISH_SCORED
-                           ? 0
-                           : err_set(ERR_NUMERIC, "scoring ended with \"%s\": %s",
-                                     finish_name((enum finish)ev.finish), err_msg());
+                if (s.failed || ev.finish == FINISH_SCORED) {
+                    return s.failed;
+                }
+                return err_set(ERR_INTERNAL, "scoring ended with \"%s\"",
+                               finish_name((enum finish)ev.finish));
             }
         }
     }

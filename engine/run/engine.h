@@ -87,8 +87,9 @@ int engine_submit(struct engine *e, const struct engine_request *r, uint64_t *id
 int engine_abort(struct engine *e, uint64_t id);
 
 /* Runs one step. out: *busy false when there was nothing to do.
- * err:  ERR_DEVICE and the like end all requests with FINISH_ERROR and make the engine refuse more;
- *       ERR_AGAIN when the event ring has no room (poll first)
+ * err:  ERR_DEVICE and the like end all requests with FINISH_ERROR and make the engine refuse more
+ *       (later steps end what was queued still); ERR_AGAIN when the event ring has no room (poll
+ *       first)
  * cost: one batch through the model; allocates nothing */
 int engine_step(struct engine *e, bool *busy);
 
@@ -96,8 +97,9 @@ int engine_step(struct engine *e, bool *busy);
 int32_t engine_poll(struct engine *e, struct event *ev, int32_t cap);
 
 /* Scores a token sequence: row(position, logits) for positions from .. n-1, in order, through the
- * ordinary steps of the scheduler. The row of position p predicts token p + 1. in: no other request
- * in flight err:  as engine_submit and engine_step; the row function's own code */
+ * ordinary steps of the scheduler. The row of position p predicts token p + 1.
+ * in:  no other request in flight; row not NULL
+ * err: as engine_submit and engine_step; the row function's own code */
 int engine_score(
     struct engine *e, const int32_t *ids, int32_t n, int32_t from, engine_row_fn row, void *ctx);
 

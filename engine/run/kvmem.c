@@ -10,18 +10,23 @@ int kvmem_init(struct kvmem *m,
                enum dtype type,
                int32_t n_blocks,
                int32_t block_tok) {
+    int64_t bytes = (int64_t)c->n_kv_head * c->head_dim * dtype_info(type)->block_bytes;
+    int64_t all = 0;
     *m = (struct kvmem){.ops = ops, .be = be};
     if (!ops->supports_kv(be, type)) {
         return err_set(ERR_UNSUPPORTED, "backend %s has no KV cache of type %s", ops->name,
                        dtype_info(type)->name);
+    }
+    if (!i64_mul(bytes, (int64_t)n_blocks * block_tok, &bytes) ||
+        !i64_mul(bytes, 2 * (int64_t)c->n_layer, &all)) {
+        return err_set(ERR_LIMIT, "KV cache of %d blocks of %d tokens cannot be addressed",
+                       n_blocks, block_tok);
     }
     m->layer = mem_array(MEM_RUN, c->n_layer, (int64_t)sizeof *m->layer);
     if (!m->layer) {
         return ERR_NOMEM;
     }
     m->n_layer = c->n_layer;
-    int64_t bytes =
-        (int64_t)n_blocks * block_tok * c->n_kv_head * c->head_dim * dtype_info(type)->block_bytes;
     for (int32_t i = 0; i < c->n_layer; i++) {
         struct kv_view *v = &m->layer[i];
         *v = (struct kv_view){.type = type,
@@ -32,10 +37,10 @@ int kvmem_init(struct kvmem *m,
         rc = rc ? rc : ops->buf_alloc(be, bytes, &v->v);
         if (rc) {
             kvmem_fini(m);
-            return err_ctx(rc, "KV cache of %lld bytes", (long long)(2 * bytes * c->n_layer));
+            return err_ctx(rc, "KV cache of %lld bytes", (long long)all);
         }
     }
-    m->bytes = 2 * bytes * c->n_layer;
+    m->bytes = all;
     return 0;
 }
 

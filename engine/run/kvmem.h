@@ -13,7 +13,7 @@ struct kvmem {
     int64_t bytes;
 };
 
-/* err: ERR_NOMEM, ERR_UNSUPPORTED (cache type). own: caller, kvmem_fini */
+/* err: ERR_NOMEM, ERR_LIMIT, ERR_UNSUPPORTED (cache type). own: caller, kvmem_fini */
 int kvmem_init(struct kvmem *m,
                const struct backend_ops *ops,
                struct backend *be,

@@ -9,23 +9,25 @@
 
 enum { CHAT_TEXT_MAX = 64 << 20 };
 
-static void open_text(struct model *m, const char *path) {
+/* err: ERR_NOMEM; all else is noted */
+static int open_text(struct model *m, const char *path) {
     int rc = m->ckpt->gguf ? toksource_gguf(m->ckpt->gguf, &m->tok) : tok_open(path, &m->tok);
     if (rc) {
         str_copy(m->tok_error, (int64_t)sizeof m->tok_error, err_msg());
         str_copy(m->chat_error, (int64_t)sizeof m->chat_error, err_msg());
-        return;
+        return rc == ERR_NOMEM ? rc : 0;
     }
     const char *src = tok_chat_template(m->tok);
     if (!src) {
         str_copy(m->chat_error, (int64_t)sizeof m->chat_error,
                  "the checkpoint has no chat template");
-        return;
+        return 0;
     }
     rc = chat_compile("chat template", src, (int64_t)strlen(src), &m->chat);
     if (rc) {
         str_copy(m->chat_error, (int64_t)sizeof m->chat_error, err_msg());
     }
+    return rc == ERR_NOMEM ? rc : 0;
 }
 
 int model_open(const char *path, const struct weights_opts *opts, struct model **out) {
@@ -35,11 +37,11 @@ int model_open(const char *path, const struct weights_opts *opts, struct model *
     }
     int rc = ckpt_open(path, &m->ckpt);
     rc = rc ? rc : weights_load(m->ckpt, opts, &m->weights);
+    rc = rc ? rc : open_text(m, path);
     if (rc) {
         model_close(m);
         return rc;
     }
-    open_text(m, path);
     *out = m;
     return 0;
 }

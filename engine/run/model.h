@@ -19,7 +19,7 @@ struct model {
 
 /* Opens a checkpoint with all that goes with it. A missing or unreadable tokenizer or template is
  * noted, not fatal: token ids still work.
- * err: those of ckpt_open and weights_load. own: caller, model_close */
+ * err: those of ckpt_open and weights_load; ERR_NOMEM. own: caller, model_close */
 int model_open(const char *path, const struct weights_opts *opts, struct model **out);
 void model_close(struct model *m);
 

@@ -58,7 +58,7 @@ double sampler_logsumexp(const float *logits, int32_t vocab) {
     double top = (double)logits[best];
     double sum = 0;
     for (int32_t i = 0; i < vocab; i++) {
-        sum += exp((double)logits[i] - top);
+        sum += isnan(logits[i]) ? 0 : exp((double)logits[i] - top);
     }
     return top + log(sum);
 }
@@ -158,7 +158,7 @@ int sampler_pick(struct sampler *s,
     if (p->top_k > 0 || p->min_p > 0 || (p->top_p > 0 && p->top_p < 1)) {
         restrict_set(s, p, mass);
     }
-    double best_key = -INFINITY;
+    double best_key = -(double)INFINITY;
     for (int32_t i = 0; i < s->vocab; i++) {
         if (s->prob[i] <= 0) {
             continue;

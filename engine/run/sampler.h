@@ -38,7 +38,8 @@ int sampler_pick(struct sampler *s,
                  int32_t position,
                  int32_t *token);
 
-/* Natural log of the softmax denominator, double sum. */
+/* Natural log of the softmax denominator, double sum; NaN counts as minus infinity as above, and
+ * NaN is the answer when all are. */
 double sampler_logsumexp(const float *logits, int32_t vocab);
 
 #endif

@@ -7,6 +7,10 @@
 
 int seq_create(
     const int32_t *prompt, int32_t n_prompt, int32_t max_new, int32_t block_tok, struct seq **out) {
+    if (n_prompt < 1 || max_new < 0 || max_new > INT32_MAX - n_prompt || block_tok < 1) {
+        return err_set(ERR_RANGE, "sequence of %d prompt and %d new tokens in blocks of %d",
+                       n_prompt, max_new, block_tok);
+    }
     struct seq *s = mem_calloc(MEM_SCHED, (int64_t)sizeof *s);
     if (!s) {
         return ERR_NOMEM;

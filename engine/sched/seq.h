@@ -56,7 +56,8 @@ struct seq {
 };
 
 /* Makes a sequence with room for the prompt and max_new tokens.
- * in: n_prompt >= 1, max_new >= 0, block_tok >= 1. err: ERR_NOMEM. own: caller, seq_destroy */
+ * in: n_prompt >= 1, max_new >= 0, block_tok >= 1. err: ERR_RANGE, ERR_NOMEM.
+ * own: caller, seq_destroy */
 int seq_create(
     const int32_t *prompt, int32_t n_prompt, int32_t max_new, int32_t block_tok, struct seq **out);
 void seq_destroy(struct seq *s);

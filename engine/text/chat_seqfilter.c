@@ -370,7 +370,7 @@ static int f_groupby(struct rt *r, const struct val *self, const struct val *a, 
     rc = rc ? rc : v_seq(r, SEQ_LIST, 0, out);
     for (int64_t i = 0; !rc && i < sorted.u.seq->n; i++) {
         struct val k;
-        struct val folded;
+        struct val folded = {.type = V_MISSING};
         struct val pair;
         rc = by_path(r, sorted.u.seq->v[i], &a[0], &k);
         if (!rc && k.type == V_UNDEF && a[1].type != V_MISSING) {

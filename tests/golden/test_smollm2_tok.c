@@ -103,7 +103,7 @@ static void test_smollm2_wikitext(void **state) {
     assert_ok(json_read(test_golden("smollm2/tokenizers/smollm2_info.json"), &info));
     char *dump = json_dumps(info, 0);
     assert_non_null(strstr(dump, hex));
-    free(dump);
+    free(dump); /* why: memory of jansson, not of mem_* */
     json_decref(info);
     tok_ids_fini(&ids);
     buf_fini(&b);

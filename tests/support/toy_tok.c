@@ -47,9 +47,7 @@ void toy_json(struct buf *b) {
 }
 
 struct tok *toy_spm(void) {
-    static const char *const pieces[N_PIECES] = {"\xe2\x96\x81", "a", "b", "ab",
-                                                 "\xe2\x96\x81"
-                                                 "ab"};
+    static const char *const pieces[N_PIECES] = {"\xe2\x96\x81", "a", "b", "ab", "\342\226\201ab"};
     static const char *const first[3] = {"<unk>", "<s>", "</s>"};
     char bytes[256][8];
     struct tok_str text[N_SPM];

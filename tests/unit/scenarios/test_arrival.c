@@ -155,7 +155,7 @@ static void test_arrival_init_refuses_nonsense(void **state) {
     struct arrival a;
     struct arrival_opts o = {.kind = ARRIVAL_POISSON, .value = 0};
     assert_err(arrival_init(&a, &o), ERR_CONFIG, "poisson arrivals of 0");
-    o = (struct arrival_opts){.kind = ARRIVAL_POISSON, .value = NAN};
+    o = (struct arrival_opts){.kind = ARRIVAL_POISSON, .value = (double)NAN};
     assert_err(arrival_init(&a, &o), ERR_CONFIG, "poisson");
     o = (struct arrival_opts){.kind = ARRIVAL_GAMMA, .value = 1};
     assert_err(arrival_init(&a, &o), ERR_CONFIG, "cv");
