@@ -4,8 +4,53 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/err.h"
+#include "engine/base/file.h"
 #include "engine/base/mem.h"
 #include "engine/sched/seq.h"
+#include "harness/interrupt.h"
+
+enum { PROMPTS_BYTES_MAX = 1 << 24 };
+
+static int cut_lines(struct answers_prompts *p, const char *file) {
+    char *next = p->text.data;
+    while (next && *next) {
+        char *line = next;
+        char *nl = strchr(line, '\n');
+        next = nl ? nl + 1 : NULL;
+        line[strcspn(line, "\r\n")] = '\0';
+        if (line[strspn(line, " \t")] == '\0') {
+            continue;
+        }
+        if (p->n == ANSWERS_MAX) {
+            return err_set(ERR_LIMIT, "%s: more than %d prompts", file, (int)ANSWERS_MAX);
+        }
+        p->prompts[p->n++] = line;
+    }
+    return 0;
+}
+
+int answers_prompts_init(struct answers_prompts *p,
+                         const char *file,
+                         const char *const *prompts,
+                         int32_t n) {
+    *p = (struct answers_prompts){0};
+    buf_init(&p->text, MEM_HARNESS, PROMPTS_BYTES_MAX);
+    p->prompts = mem_array(MEM_HARNESS, ANSWERS_MAX, (int64_t)sizeof *p->prompts);
+    if (!p->prompts) {
+        return ERR_NOMEM;
+    }
+    for (int32_t i = 0; i < i32_min(n, ANSWERS_MAX); i++) {
+        p->prompts[p->n++] = prompts[i];
+    }
+    int rc = file ? file_read(file, &p->text) : 0;
+    rc = rc || !file ? rc : cut_lines(p, file);
+    return rc || p->n > 0 ? rc : err_set(ERR_RANGE, "%s: no prompt", file ? file : "answers");
+}
+
+void answers_prompts_fini(struct answers_prompts *p) {
+    mem_free(p->prompts);
+    buf_fini(&p->text);
+}
 
 struct answer {
     uint64_t id;
@@ -37,6 +82,7 @@ static int submit_all(const struct answers_job *a, struct answer *list) {
         rc = prompt_ids(a->model, a->prompts[i], &ids);
         struct engine_request r = {.ids = ids.v, .n_ids = ids.n, .max_new = a->max_tokens};
         rc = rc ? rc : engine_submit(a->engine, &r, &list[i].id);
+        rc = rc ? err_ctx(rc, "prompt %d", i) : 0;
         tok_ids_fini(&ids);
     }
     return rc;
@@ -68,6 +114,7 @@ static int pump(const struct answers_job *a, struct answer *list) {
         for (int32_t i = 0; i < n && !rc; i++) {
             rc = take(a, list, &ev[i], &n_over);
         }
+        rc = rc || !interrupt_seen() ? rc : err_set(ERR_CANCELED, "interrupted");
         if (rc) {
             return rc;
         }

@@ -63,7 +63,7 @@ static int store(const struct cli_opt *o, const char *value) {
         break;
     }
     if (rc) {
-        err_ctx(rc, "option --%s", o->name);
+        err_ctx(rc, "option --%.*s", (int)strcspn(o->name, ","), o->name);
         return ERR_USAGE;
     }
     return 0;
@@ -100,8 +100,7 @@ static int parse_one(const struct cli_opt *opts, int32_t n_opts, int argc, char 
             return store(&opts[j], eq + 1);
         }
         if (*i + 1 >= argc) {
-            return err_set(ERR_USAGE, "option --%.*s needs a value (%s)", (int)n, name,
-                           opts[j].arg);
+            return err_set(ERR_USAGE, "option %s needs a value (%s)", argv[*i], opts[j].arg);
         }
         (*i)++;
         return store(&opts[j], argv[*i]);
@@ -139,9 +138,9 @@ int cli_parse(const struct cmd *self,
         }
     }
     if (args->n_pos < pos_min || args->n_pos > pos_max) {
-        return err_set(ERR_USAGE, "%d arguments, want %s; usage: trilemma %s %s", args->n_pos,
-                       pos_min == pos_max ? "exactly as in the usage" : "as in the usage",
-                       self->name, self->usage);
+        return err_set(ERR_USAGE, "%s: %d given; usage: trilemma %s %s",
+                       args->n_pos < pos_min ? "an argument is missing" : "too many arguments",
+                       args->n_pos, self->name, self->usage);
     }
     return 0;
 }
@@ -171,11 +170,30 @@ static int unknown_verb(const char *verb) {
     return 2;
 }
 
-int cli_main(const struct cli_env *env, int argc, char **argv) {
+static int run_verb(const struct cli_env *env, const char *verb, int argc, char **argv) {
+    for (int32_t i = 0; cmd_at(i); i++) {
+        const struct cmd *c = cmd_at(i);
+        if (str_eq(c->name, verb)) {
+            int rc = c->run(c, env, argc, argv);
+            if (rc < 0) {
+                fprintf(stderr, "trilemma %s: %s\n", verb, err_msg()[0] ? err_msg() : err_text(rc));
+            }
+            return rc < 0 ? err_exit_class(rc) : rc;
+        }
+    }
+    return unknown_verb(verb);
+}
+
+static int dispatch(const struct cli_env *env, int argc, char **argv) {
+    char help[] = "--help";
+    char *only_help[] = {help};
     if (argc < 2) {
         return print_top_help(stderr);
     }
     const char *verb = argv[1];
+    if (str_eq(verb, "help") && argc > 2) {
+        return run_verb(env, argv[2], 1, only_help);
+    }
     if (str_eq(verb, "--help") || str_eq(verb, "-h") || str_eq(verb, "help")) {
         return print_top_help(stdout);
     }
@@ -183,21 +201,16 @@ int cli_main(const struct cli_env *env, int argc, char **argv) {
         printf("trilemma %s (%s, %s)\n", BUILD_VERSION, BUILD_COMMIT, BUILD_COMPILER);
         return 0;
     }
-    for (int32_t i = 0; cmd_at(i); i++) {
-        const struct cmd *c = cmd_at(i);
-        if (!str_eq(c->name, verb)) {
-            continue;
-        }
-        int rc = c->run(c, env, argc - 2, argv + 2);
-        bool lost = fflush(stdout) != 0; /* why: a full disk behind a redirection shows here */
-        if (rc >= 0) {
-            if (lost) {
-                fprintf(stderr, "trilemma %s: cannot write standard output\n", verb);
-            }
-            return lost ? 4 : rc;
-        }
-        fprintf(stderr, "trilemma %s: %s\n", verb, err_msg()[0] ? err_msg() : err_text(rc));
-        return err_exit_class(rc);
+    return run_verb(env, verb, argc - 2, argv + 2);
+}
+
+int cli_main(const struct cli_env *env, int argc, char **argv) {
+    int code = dispatch(env, argc, argv);
+    /* why: a full disk or a closed pipe behind standard output shows here */
+    bool lost = fflush(stdout) != 0 || ferror(stdout) != 0;
+    if (lost && code <= CLI_CHECK_FAILED) {
+        fprintf(stderr, "trilemma: cannot write standard output\n");
+        return err_exit_class(ERR_IO);
     }
-    return unknown_verb(verb);
+    return code;
 }

@@ -89,7 +89,7 @@ static int one(struct engine *e,
         }
     }
     *prefill_s = (double)(t_first - t0) * 1e-9;
-    *decode_s = (double)(t_last - t_first) * 1e-9;
+    *decode_s = t_last > t_first ? (double)(t_last - t_first) * 1e-9 : 0;
     return rc;
 }
 
@@ -126,6 +126,10 @@ static double bytes_per_step(const struct weights *w, int32_t batch, int32_t ctx
     return read + (double)batch * ctx * (double)model_cfg_kv_bytes_per_token(&w->cfg, kv);
 }
 
+static json_t *number(double v) {
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
 static void print_row(struct bench *b,
                       const char *test,
                       const struct timing *t,
@@ -136,11 +140,10 @@ static void print_row(struct bench *b,
     double v = mean_of(t, &sd);
     double share = gflops > 0 ? gflops / roof->gflops : gbs / roof->gbytes;
     json_array_append_new(
-        b->rows,
-        json_pack("{s:s, s:f, s:o, s:i, s:o, s:o, s:f}", "test", test, "tok_per_s", v, "sd",
-                  isnan(sd) ? json_null() : json_real(sd), "repeats", t->n, "gflop_per_s",
-                  gflops > 0 ? json_real(gflops) : json_null(), "gbyte_per_s",
-                  gbs > 0 ? json_real(gbs) : json_null(), "share_of_roof", share));
+        b->rows, json_pack("{s:s, s:o, s:o, s:i, s:o, s:o, s:o}", "test", test, "tok_per_s",
+                           number(v), "sd", number(sd), "repeats", t->n, "gflop_per_s",
+                           gflops > 0 ? number(gflops) : json_null(), "gbyte_per_s",
+                           gbs > 0 ? number(gbs) : json_null(), "share_of_roof", number(share)));
     if (b->json) {
         return;
     }
@@ -166,7 +169,7 @@ static int bench_prefill(struct bench *b, struct session *s, const struct cpu_ro
             return rc;
         }
         if (i > 0) { /* the first warms the pages */
-            t.tok_s[t.n++] = b->pp / pre;
+            t.tok_s[t.n++] = pre > 0 ? b->pp / pre : (double)NAN;
         }
     }
     double sd = 0;
@@ -190,7 +193,7 @@ bench_decode(struct bench *b, struct session *s, int32_t batch, const struct cpu
         if (rc) {
             return rc;
         }
-        t.tok_s[t.n++] = n / dec;
+        t.tok_s[t.n++] = dec > 0 ? n / dec : (double)NAN;
     }
     double sd = 0;
     double step = bytes_per_step(w, batch, b->depth + b->tg / 2, kv);

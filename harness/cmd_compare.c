@@ -27,6 +27,19 @@ struct compare_cmd {
     bool json;
 };
 
+/* A word of the command line as a YAML string. */
+static int add_quoted(struct buf *b, const char *s) {
+    int rc = buf_str(b, "\"");
+    for (; *s && !rc; s++) {
+        if ((unsigned char)*s < 0x20) {
+            return err_set(ERR_USAGE, "a model's name holds a control character");
+        }
+        rc = *s == '"' || *s == '\\' ? buf_str(b, "\\") : 0;
+        rc = rc ? rc : buf_add(b, s, 1);
+    }
+    return rc ? rc : buf_str(b, "\"");
+}
+
 /* A scenario for checkpoints named on the command line: a short load and the scoring. */
 static int
 make_scenario(const struct compare_cmd *c, const struct cli_args *a, struct scenario *sc) {
@@ -34,8 +47,10 @@ make_scenario(const struct compare_cmd *c, const struct cli_args *a, struct scen
     buf_init(&b, MEM_HARNESS, SCENARIO_TEXT_MAX);
     int rc = buf_str(&b, "scenario: compare\nseed: 1\ntargets:\n");
     for (int32_t i = 0; i < a->n_pos && !rc; i++) {
-        rc = i == 0 ? buf_fmt(&b, "  base: {engine: {model: \"%s\"}}\n", a->pos[0])
-                    : buf_fmt(&b, "  q%d: {engine: {model: \"%s\"}}\n", i, a->pos[i]);
+        rc = i == 0 ? buf_str(&b, "  base: {engine: {model: ")
+                    : buf_fmt(&b, "  q%d: {engine: {model: ", i);
+        rc = rc ? rc : add_quoted(&b, a->pos[i]);
+        rc = rc ? rc : buf_str(&b, "}}\n");
     }
     rc = rc ? rc
             : buf_fmt(&b,
@@ -53,15 +68,15 @@ make_scenario(const struct compare_cmd *c, const struct cli_args *a, struct scen
 static int
 measure(const struct compare_cmd *c, const struct cli_env *env, const struct cli_args *a) {
     struct scenario sc;
-    bool interrupted = false;
+    struct scenario_run_result res;
     struct scenario_run_opts o = {.env = env, .db = c->db, .quiet = c->json, .sc = &sc};
     int rc = make_scenario(c, a, &sc);
     if (rc) {
         return rc;
     }
-    rc = scenario_run(&o, &interrupted);
+    rc = scenario_run(&o, &res);
     scenario_fini(&sc);
-    return rc || !interrupted
+    return rc || !res.interrupted
                ? rc
                : err_set(ERR_CANCELED, "interrupted; %s has what was measured", c->db);
 }
@@ -121,6 +136,11 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
         return rc;
     }
     bool is_db = args.n_pos == 1;
+    if (is_db && (!file_exists(args.pos[0]) || file_is_dir(args.pos[0]))) {
+        return err_set(ERR_NOTFOUND,
+                       "%s: no results database; give one, or BASE and at least one QUANT",
+                       args.pos[0]);
+    }
     if (!is_db) {
         rc = measure(&c, env, &args);
     }

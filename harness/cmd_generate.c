@@ -35,14 +35,18 @@ struct outcome {
     struct event end;
 };
 
+static int add_message(json_t *messages, const char *role, const char *content) {
+    json_t *m = json_pack("{s:s, s:s}", "role", role, "content", content);
+    return m && json_array_append_new(messages, m) == 0
+               ? 0
+               : err_set(ERR_FORMAT, "the %s's message is no valid UTF-8", role);
+}
+
 static int chat_prompt(const struct generate *g, const struct model *m, struct tok_ids *ids) {
     json_t *messages = json_array();
-    if (g->system) {
-        json_array_append_new(messages,
-                              json_pack("{s:s, s:s}", "role", "system", "content", g->system));
-    }
-    json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", g->prompt));
-    int rc = model_chat_ids(m, messages, clock_wall_ns() / 1000000000, ids);
+    int rc = g->system ? add_message(messages, "system", g->system) : 0;
+    rc = rc ? rc : add_message(messages, "user", g->prompt);
+    rc = rc ? rc : model_chat_ids(m, messages, clock_wall_ns() / 1000000000, ids);
     json_decref(messages);
     return rc;
 }
@@ -50,8 +54,10 @@ static int chat_prompt(const struct generate *g, const struct model *m, struct t
 static int make_prompt(const struct generate *g, const struct model *m, struct tok_ids *ids) {
     if (g->ids_file) {
         json_t *lists = NULL;
+        const json_t *list = NULL;
         int rc = session_read_ids(g->ids_file, &lists);
-        rc = rc ? rc : session_ids(g->ids_file, json_array_get(lists, 0), ids);
+        rc = rc ? rc : session_one_list(g->ids_file, lists, &list);
+        rc = rc ? rc : session_ids(g->ids_file, list, m->weights->cfg.vocab, ids);
         json_decref(lists);
         return rc;
     }
@@ -65,12 +71,12 @@ static int make_prompt(const struct generate *g, const struct model *m, struct t
 }
 
 /* Prints the text that became complete since the last call. */
-static void stream(const struct generate *g, const struct outcome *o, int64_t *shown) {
-    if (!g->json && o->text.len > *shown) {
-        fwrite(o->text.data + *shown, 1, (size_t)(o->text.len - *shown), stdout);
-        fflush(stdout);
-    }
+static int stream(const struct generate *g, const struct outcome *o, int64_t *shown) {
+    size_t n = (size_t)(o->text.len - *shown);
+    bool lost = !g->json && n > 0 &&
+                (fwrite(o->text.data + *shown, 1, n, stdout) != n || fflush(stdout) != 0);
     *shown = o->text.len;
+    return lost ? err_set(ERR_IO, "cannot write standard output") : 0;
 }
 
 static int take_event(const struct event *ev, struct detok *d, struct outcome *o) {
@@ -102,20 +108,20 @@ pump(const struct generate *g, struct engine *e, uint64_t id, struct detok *d, s
         for (int32_t i = 0; i < n && !rc; i++) {
             rc = take_event(&ev[i], d, o);
         }
+        rc = rc ? rc : stream(g, o, &shown);
         if (rc) {
             return rc;
         }
-        stream(g, o, &shown);
     }
     int rc = d->tok ? detok_flush(d, &o->text) : 0;
-    stream(g, o, &shown);
+    rc = rc ? rc : stream(g, o, &shown);
     if (!rc && o->end.finish == FINISH_ERROR) {
         rc = err_set(ERR_NUMERIC, "generation failed: %s", err_msg());
     }
     return rc;
 }
 
-static void print_json(const struct outcome *o, int32_t n_prompt, const char *engine) {
+static int print_json(const struct outcome *o, int32_t n_prompt, const char *engine) {
     json_t *ids = json_array();
     for (int32_t i = 0; i < o->ids.n; i++) {
         json_array_append_new(ids, json_integer(o->ids.v[i]));
@@ -127,16 +133,25 @@ static void print_json(const struct outcome *o, int32_t n_prompt, const char *en
         (size_t)o->text.len, "finish_reason", finish_name((enum finish)o->end.finish), "n_prompt",
         n_prompt, "n_cached", o->end.n_cached, "ttft_s",
         o->first_ns < 0 ? json_null() : json_real(ttft), "e2e_s", total, "engine", engine);
+    if (!out) {
+        return err_set(ERR_INTERNAL, "the answer is no valid UTF-8");
+    }
     json_dumpf(out, stdout, JSON_COMPACT);
     printf("\n");
     json_decref(out);
+    return 0;
 }
 
 static void print_times(const struct outcome *o, int32_t n_prompt) {
-    double ttft = (double)(o->first_ns - o->start_ns) * 1e-9;
-    double rest = (double)(o->end_ns - o->first_ns) * 1e-9;
     printf("\n");
     fflush(stdout);
+    if (o->first_ns < 0) {
+        fprintf(stderr, "[%d prompt tokens, no new token; %s]\n", n_prompt,
+                finish_name((enum finish)o->end.finish));
+        return;
+    }
+    double ttft = (double)(o->first_ns - o->start_ns) * 1e-9;
+    double rest = (double)(o->end_ns - o->first_ns) * 1e-9;
     fprintf(stderr, "[%d prompt tokens, first token after %.3f s; %d new tokens", n_prompt, ttft,
             o->ids.n);
     if (o->ids.n > 1 && rest > 0) {
@@ -169,9 +184,12 @@ generate(const struct generate *g, struct session *s, struct tok_ids *prompt, st
     rc = rc ? rc : pump(g, s->engine, id, &d, o);
     detok_fini(&d);
     if (!rc && g->json) {
-        print_json(o, prompt->n, engine_describe(s->engine));
+        rc = print_json(o, prompt->n, engine_describe(s->engine));
     } else if (!rc) {
         print_times(o, prompt->n);
+    }
+    if (!rc && o->end.finish == FINISH_ABORT) {
+        rc = err_set(ERR_CANCELED, "interrupted after %d new tokens", o->ids.n);
     }
     return rc;
 }

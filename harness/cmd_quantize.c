@@ -112,7 +112,7 @@ static int find_method(struct quantize *z) {
 }
 
 /* Samples from a file of id lists: each list is cut to the shortest. */
-static int read_calib_ids(struct quantize *z) {
+static int read_calib_ids(struct quantize *z, int32_t vocab) {
     json_t *lists = NULL;
     int rc = json_read(z->calib_ids, &lists);
     json_t *chunks = json_is_object(lists) ? json_object_get(lists, "chunks") : lists;
@@ -127,7 +127,7 @@ static int read_calib_ids(struct quantize *z) {
                          (long long)len, z->sample_tok);
         }
         int32_t before = z->ids.n;
-        rc = rc ? rc : session_ids(z->calib_ids, json_array_get(chunks, i), &z->ids);
+        rc = rc ? rc : session_ids(z->calib_ids, json_array_get(chunks, i), vocab, &z->ids);
         z->ids.n = rc ? z->ids.n : before + z->sample_tok;
     }
     z->q.n_sample = (int32_t)n;
@@ -142,7 +142,7 @@ static int read_calib(const struct cli_env *env, struct quantize *z, const struc
         return 0; /* RTN measures its output error only when it is given samples */
     }
     if (z->calib_ids) {
-        return read_calib_ids(z);
+        return read_calib_ids(z, m->weights->cfg.vocab);
     }
     int64_t want = (int64_t)z->samples * z->sample_tok;
     int rc = model_need_tok(m);
@@ -233,10 +233,8 @@ static int save(const struct quantize *z, const char *source, double seconds) {
                                 .seconds = seconds};
     rc = rc ? rc : store_quant_run(s, &r, &quant_id);
     rc = rc ? rc : save_rows(z, s, quant_id);
-    rc = rc ? rc : store_session_end(s, session, "done", clock_wall_ns());
     model_close(m);
-    int rc2 = s ? store_close(s) : 0;
-    return rc ? rc : rc2;
+    return provenance_end(s, session, rc != 0, rc);
 }
 
 static int quantize(struct quantize *z, const struct session *s) {

@@ -1,11 +1,48 @@
 /* trilemma run: replay a scenario into a results database. */
 #include <stdio.h>
 
+#include <jansson.h>
+
 #include "engine/base/err.h"
+#include "engine/base/str.h"
 #include "harness/cmds.h"
 #include "harness/interrupt.h"
 #include "harness/paths.h"
 #include "harness/scenario_run.h"
+
+/* A scenario's path as it is, else one that came with the program ("scenarios/demo.yaml"). */
+static int find(const struct cli_env *env, const char *name, char path[FILE_PATH_MAX]) {
+    if (!file_exists(name)) {
+        return paths_share(env, name, path);
+    }
+    return str_copy(path, FILE_PATH_MAX, name)
+               ? 0
+               : err_set(ERR_LIMIT, "path of more than %d bytes", FILE_PATH_MAX - 1);
+}
+
+static int print_back(const struct scenario *sc) {
+    struct buf text;
+    buf_init(&text, MEM_HARNESS, 1 << 20);
+    int rc = scenario_format(sc, &text);
+    if (!rc) {
+        printf("%s", buf_cstr(&text));
+    }
+    buf_fini(&text);
+    return rc;
+}
+
+static int print_json(const char *db, const struct scenario_run_result *res) {
+    json_t *o =
+        json_pack("{s:s, s:I, s:i, s:b}", "db", db, "session_id", (json_int_t)res->session_id,
+                  "runs", res->n_runs, "interrupted", (int)res->interrupted);
+    if (!o) {
+        return err_set(ERR_FORMAT, "%s: the path is no valid UTF-8", db);
+    }
+    json_dumpf(o, stdout, JSON_COMPACT);
+    printf("\n");
+    json_decref(o);
+    return 0;
+}
 
 static int run(const struct cmd *self, const struct cli_env *env, int argc, char **argv) {
     struct scenario_run_opts o = {.env = env, .db = "results.db"};
@@ -13,7 +50,7 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
     struct scenario sc;
     bool print = false;
     bool json = false;
-    bool interrupted = false;
+    struct scenario_run_result res;
     char path[FILE_PATH_MAX];
     const struct cli_opt opts[] = {
         {"db", CLI_STR, &o.db, "FILE", "results database [results.db]", 0, 0},
@@ -25,32 +62,27 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
     if (rc || args.help) {
         return rc;
     }
-    rc = file_exists(args.pos[0]) ? file_join(path, ".", args.pos[0])
-                                  : paths_share(env, args.pos[0], path);
-    rc = rc ? rc : scenario_read(args.pos[0][0] == '/' ? args.pos[0] : path, &sc);
+    rc = find(env, args.pos[0], path);
+    rc = rc ? rc : scenario_read(path, &sc);
     if (rc) {
         return rc;
     }
     if (print) {
-        struct buf text;
-        buf_init(&text, MEM_HARNESS, 1 << 20);
-        rc = scenario_format(&sc, &text);
-        printf("%s", buf_cstr(&text));
-        buf_fini(&text);
+        rc = print_back(&sc);
         scenario_fini(&sc);
         return rc;
     }
     interrupt_install();
     o.sc = &sc;
     o.quiet = json;
-    rc = scenario_run(&o, &interrupted);
+    rc = scenario_run(&o, &res);
     scenario_fini(&sc);
     if (!rc && json) {
-        printf("{\"db\":\"%s\",\"interrupted\":%s}\n", o.db, interrupted ? "true" : "false");
-    } else if (!rc && interrupted) {
-        fprintf(stderr, "interrupted; what was measured is in %s\n", o.db);
+        rc = print_json(o.db, &res);
     }
-    return rc ? rc : (interrupted ? CLI_CHECK_FAILED : 0);
+    return rc || !res.interrupted
+               ? rc
+               : err_set(ERR_CANCELED, "interrupted; what was measured is in %s", o.db);
 }
 
 const struct cmd cmd_run = {

@@ -7,6 +7,7 @@
 #include "engine/base/mem.h"
 #include "engine/model/stwrite.h"
 #include "harness/cmds.h"
+#include "harness/interrupt.h"
 #include "harness/session.h"
 
 enum { TOP_MAX = 1000 };
@@ -28,6 +29,7 @@ struct rows {
     json_t *tops;       /* ref; NULL when top is 0 */
     struct stwrite *st; /* ref; NULL: no logits file */
     double sum;
+    int rc; /* why a row could not be used */
 };
 
 /* The top entries of a row, best first, ties by id. cost: O(V * top) in the worst case */
@@ -63,7 +65,12 @@ static int take_row(void *ctx, int32_t pos, const float *logits, int32_t vocab) 
         json_array_append_new(r->tops, json_pack("{s:f, s:o}", "logsumexp", lse, "top",
                                                  top_of(logits, vocab, r->top)));
     }
-    return r->st ? stwrite_data(r->st, logits, vocab * (int64_t)sizeof *logits) : 0;
+    if (interrupt_seen()) {
+        r->rc = err_set(ERR_CANCELED, "interrupted");
+    } else if (r->st) {
+        r->rc = stwrite_data(r->st, logits, vocab * (int64_t)sizeof *logits);
+    }
+    return r->rc;
 }
 
 static int declare_all(const json_t *lists, int32_t vocab, struct stwrite *st) {
@@ -78,13 +85,13 @@ static int declare_all(const json_t *lists, int32_t vocab, struct stwrite *st) {
 }
 
 static int score_list(const struct score *s,
-                      struct engine *e,
+                      struct session *ss,
                       const json_t *list,
                       struct stwrite *st,
                       json_t *results) {
     struct tok_ids ids;
     tok_ids_init(&ids);
-    int rc = session_ids(s->ids_file, list, &ids);
+    int rc = session_ids(s->ids_file, list, ss->model->weights->cfg.vocab, &ids);
     if (!rc) {
         struct rows r = {.ids = ids.v,
                          .n = ids.n,
@@ -93,7 +100,8 @@ static int score_list(const struct score *s,
                          .tops = s->top > 0 ? json_array() : NULL,
                          .st = st};
         json_array_append_new(r.logprobs, json_null()); /* the first token has no prediction */
-        rc = engine_score(e, ids.v, ids.n, 0, take_row, &r);
+        rc = engine_score(ss->engine, ids.v, ids.n, 0, take_row, &r);
+        rc = r.rc ? r.rc : rc;
         json_t *row =
             json_pack("{s:i, s:o, s:f}", "n", ids.n, "logprobs", r.logprobs, "sum", r.sum);
         if (r.tops) {
@@ -114,7 +122,7 @@ static int score_all(const struct score *s, struct session *ss, const json_t *li
         rc = rc ? rc : declare_all(lists, ss->model->weights->cfg.vocab, st);
     }
     for (size_t i = 0; i < json_array_size(lists) && !rc; i++) {
-        rc = score_list(s, ss->engine, json_array_get(lists, i), st, results);
+        rc = score_list(s, ss, json_array_get(lists, i), st, results);
     }
     if (st && rc) {
         stwrite_abort(st);
@@ -150,6 +158,7 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
     if (!s.ids_file) {
         return err_set(ERR_USAGE, "--ids FILE is missing");
     }
+    interrupt_install();
     rc = session_read_ids(s.ids_file, &lists);
     rc = rc ? rc : session_model(env, args.pos[0], &ss);
     rc = rc ? rc : score_all(&s, &ss, lists);

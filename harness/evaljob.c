@@ -90,6 +90,18 @@ static int lay(struct work *w) {
                                  j->tokens > 0, &w->windows);
 }
 
+/* The last id of a window is only a target, so no engine checks it. */
+static int check_ids(const struct work *w) {
+    int32_t vocab = w->j->model[0]->weights->cfg.vocab;
+    for (int32_t i = 0; i < w->ids.n; i++) {
+        if (w->ids.v[i] < 0 || w->ids.v[i] >= vocab) {
+            return err_set(ERR_RANGE, "token %d is %d, %s has 0..%d", i, w->ids.v[i], w->j->name[0],
+                           vocab - 1);
+        }
+    }
+    return 0;
+}
+
 static int check_models(const struct evaljob *j) {
     for (int32_t i = 1; i < j->n_model; i++) {
         int32_t a = j->model[0]->weights->cfg.vocab;
@@ -104,6 +116,10 @@ static int check_models(const struct evaljob *j) {
     return 0;
 }
 
+static int32_t batch_tok(const struct evaljob *j) {
+    return j->engine.batch_tok_max ? j->engine.batch_tok_max : EVAL_BATCH_TOK;
+}
+
 static int open_engines(struct work *w) {
     const struct evaljob *j = w->j;
     int32_t longest = 0;
@@ -113,13 +129,16 @@ static int open_engines(struct work *w) {
     int rc = 0;
     for (int32_t i = 0; i < j->n_model && !rc; i++) {
         if (longest > j->model[i]->weights->cfg.ctx_max) {
-            return err_set(ERR_LIMIT, "window of %d tokens, %s has a context of %d", longest,
-                           j->name[i], j->model[i]->weights->cfg.ctx_max);
+            return err_set(
+                ERR_LIMIT,
+                "window of %d tokens, %s has a context of %d (--window makes it smaller)", longest,
+                j->name[i], j->model[i]->weights->cfg.ctx_max);
         }
         struct engine_opts o = {.backend = j->engine.backend,
                                 .variant = j->engine.variant,
                                 .n_threads = j->engine.n_threads,
-                                .batch_tok_max = EVAL_BATCH_TOK,
+                                .batch_tok_max = batch_tok(j),
+                                .kv_type = j->engine.kv_f16 ? DTYPE_F16 : DTYPE_F32,
                                 .running_max = 1,
                                 .ctx_max = longest,
                                 .n_blocks = (int32_t)i64_div_up(longest, 16),
@@ -152,16 +171,43 @@ whole_windows(const struct evaljob *j, const struct ppl_windows *all, const doub
     return f;
 }
 
+/* Ratio of perplexities; the interval is that of the mean difference of the losses, token by token,
+ * which the text's own spread does not widen. */
+static int paired_ratio(const struct evaluate_out *o,
+                        const struct evaluate_out *base,
+                        int64_t n,
+                        double ratio,
+                        struct stat_ci *out) {
+    double *d = mem_array(MEM_HARNESS, n, (int64_t)sizeof *d);
+    if (!d) {
+        return ERR_NOMEM;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        d[i] = o->nll[i] - base->nll[i];
+    }
+    struct stat_ci ci = stat_mean(d, n);
+    *out = (struct stat_ci){
+        .value = ratio, .lo = ratio * exp(ci.lo - ci.value), .hi = ratio * exp(ci.hi - ci.value)};
+    mem_free(d);
+    return 0;
+}
+
 static int figures(struct work *w, const struct evaluate_out *o, struct evaljob_result *out) {
     int rc = 0;
     for (int32_t i = 0; i < w->j->n_model && !rc; i++) {
         out[i] = (struct evaljob_result){.n_tok = w->ids.n, .n_scored = w->windows.n_scored};
         out[i].kl.mean = (double)NAN;
+        out[i].ratio = stat_none();
         ppl_figure(w->j->def, &w->windows, o[i].nll, &out[i].ppl);
         out[i].whole = whole_windows(w->j, &w->windows, o[i].nll);
         if (w->j->base >= 0) {
             rc = evaluate_kl_figure(&o[i], w->windows.n_scored, &out[i].kl);
         }
+    }
+    int32_t b = w->j->base;
+    for (int32_t i = 0; i < w->j->n_model && !rc && b >= 0; i++) {
+        rc = paired_ratio(&o[i], &o[b], w->windows.n_scored, out[i].ppl.ppl / out[b].ppl.ppl,
+                          &out[i].ratio);
     }
     return rc;
 }
@@ -174,7 +220,7 @@ static int score(struct work *w, struct evaljob_result *out) {
                                .ids = w->ids.v,
                                .w = &w->windows,
                                .vocab = j->model[0]->weights->cfg.vocab,
-                               .batch_tok_max = EVAL_BATCH_TOK,
+                               .batch_tok_max = batch_tok(j),
                                .progress = show,
                                .ctx = w};
     int64_t start = clock_now_ns();
@@ -198,6 +244,7 @@ int evaljob_run(const struct evaljob *j, struct evaljob_result *out) {
     tok_ids_init(&w.ids);
     int rc = check_models(j);
     rc = rc ? rc : lay(&w);
+    rc = rc ? rc : check_ids(&w);
     rc = rc ? rc : open_engines(&w);
     rc = rc ? rc : score(&w, out);
     for (int32_t i = 0; i < j->n_model; i++) {
@@ -206,6 +253,30 @@ int evaljob_run(const struct evaljob *j, struct evaljob_result *out) {
     ppl_windows_fini(&w.windows);
     tok_ids_fini(&w.ids);
     return rc;
+}
+
+static int store_divergence(struct store *s,
+                            const struct evaljob *j,
+                            const struct evaljob_result *r,
+                            const struct store_eval *e) {
+    const struct evaluate_kl *k = &r->kl;
+    struct store_kl kr = {.target_id = e->target_id,
+                          .base = j->name[j->base],
+                          .dataset = e->dataset,
+                          .dataset_sha256 = e->dataset_sha256,
+                          .window_tokens = e->window_tokens,
+                          .n_tokens = r->n_scored,
+                          .mean = k->mean,
+                          .lo = k->lo,
+                          .hi = k->hi,
+                          .p50 = k->p50,
+                          .p90 = k->p90,
+                          .p99 = k->p99,
+                          .max = k->max,
+                          .top1 = k->top1,
+                          .top1_lo = k->top1_lo,
+                          .top1_hi = k->top1_hi};
+    return store_kl(s, &kr);
 }
 
 int evaljob_store(const struct evaljob *j,
@@ -228,26 +299,15 @@ int evaljob_store(const struct evaljob *j,
                                .hi = r[i].ppl.hi,
                                .nll_sum = r[i].ppl.nll_sum};
         rc = store_eval(s, &e);
-        if (!rc && j->base >= 0) {
-            const struct evaluate_kl *k = &r[i].kl;
-            struct store_kl kr = {.target_id = target_id[i],
-                                  .base = j->name[j->base],
-                                  .dataset = e.dataset,
-                                  .dataset_sha256 = e.dataset_sha256,
-                                  .window_tokens = window,
-                                  .n_tokens = r[i].n_scored,
-                                  .mean = k->mean,
-                                  .lo = k->lo,
-                                  .hi = k->hi,
-                                  .p50 = k->p50,
-                                  .p90 = k->p90,
-                                  .p99 = k->p99,
-                                  .max = k->max,
-                                  .top1 = k->top1,
-                                  .top1_lo = k->top1_lo,
-                                  .top1_hi = k->top1_hi};
-            rc = store_kl(s, &kr);
+        if (!rc && j->base >= 0 && i != j->base) {
+            e.task = "perplexity_ratio";
+            e.value = r[i].ratio.value;
+            e.lo = r[i].ratio.lo;
+            e.hi = r[i].ratio.hi;
+            e.nll_sum = (double)NAN;
+            rc = store_eval(s, &e);
         }
+        rc = rc || j->base < 0 ? rc : store_divergence(s, j, &r[i], &e);
     }
     return rc;
 }

@@ -7,6 +7,7 @@
 #include "harness/evaluate.h"
 #include "harness/session.h"
 #include "harness/textdata.h"
+#include "reports/stat.h"
 #include "reports/store.h"
 
 struct evaljob {
@@ -23,14 +24,16 @@ struct evaljob {
     const struct textdata *text; /* ref; NULL: ids below */
     const int32_t *ids;          /* ref, used when text is NULL */
     int64_t n_ids;
-    struct session_opts engine;
-    bool tty; /* progress on a terminal */
+    struct session_opts engine; /* backend, variant, threads, batch tokens, kv_f16; the cache and
+                                 * the context are made for one window */
+    bool tty;                   /* progress on a terminal */
     bool quiet;
 };
 
 struct evaljob_result {
     struct ppl_figure ppl;
     struct ppl_figure whole; /* whole windows alone; NaN when a window is cut by none */
+    struct stat_ci ratio;    /* perplexity / base's, paired by token; NaN without a base */
     struct evaluate_kl kl;   /* mean NaN without a base */
     int64_t n_tok;           /* tokens of the text that were laid out */
     int64_t n_scored;

@@ -54,7 +54,10 @@ divergence(const float *p, double p_lse, const float *q, double q_lse, int32_t v
     double sum = 0;
     for (int32_t i = 0; i < vocab; i++) {
         double lp = (double)p[i] - p_lse;
-        sum += exp(lp) * (lp - ((double)q[i] - q_lse));
+        double share = exp(lp);
+        if (share > 0) { /* why: the limit of p ln p is 0, which -inf would not give */
+            sum += share * (lp - ((double)q[i] - q_lse));
+        }
     }
     return sum;
 }
@@ -89,7 +92,9 @@ static int take_row(void *ctx, int32_t pos, const float *logits, int32_t vocab) 
     }
     o->kl[i] = divergence(r->rows + (int64_t)row * vocab, r->lse[row], logits, lse, vocab);
     o->same[i] = argmax(logits, vocab) == r->top[row];
-    return 0;
+    return isfinite(o->kl[i]) ? 0
+                              : err_set(ERR_NUMERIC, "divergence at token %lld is %g",
+                                        (long long)target, o->kl[i]);
 }
 
 /* Steps one engine once. out: *over when its request has ended */

@@ -73,6 +73,6 @@ int paths_share(const struct cli_env *env, const char *rel, char dst[FILE_PATH_M
             return rc;
         }
     }
-    return err_set(ERR_NOTFOUND, "%s: not under %s", rel,
+    return err_set(ERR_NOTFOUND, "%s: no such file, here or under %s", rel,
                    set(env->share_dir) ? env->share_dir : BUILD_DATA_DIR);
 }

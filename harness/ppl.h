@@ -7,8 +7,10 @@
  *   llama.cpp   chunks of N; the second half of each is scored: targets N/2+1 .. N-1; the tail is
  *               dropped
  *   seed        windows of N (or one text row each); mean loss of a window times its length,
- * summed, over the summed lengths src: transformers docs/source/en/perplexity.md; Frantar et al.,
- * "GPTQ", 2022, sec. 4; llama.cpp tools/perplexity */
+ *               summed, over the summed lengths
+ *
+ * src: transformers docs/source/en/perplexity.md; Frantar et al., "GPTQ", 2022, sec. 4; llama.cpp
+ * tools/perplexity */
 #ifndef HARNESS_PPL_H
 #define HARNESS_PPL_H
 
@@ -35,8 +37,9 @@ const char *ppl_def_name(enum ppl_def d);
 
 /* Lays the windows over n tokens.
  * in:   window >= 2, 1 <= stride <= window (ignored by disjoint, llama.cpp and seed); limited: n
- * was cut by the user, so a short last window is dropped in disjoint err:  ERR_RANGE (too few
- * tokens: found and wanted), ERR_NOMEM. own: caller, ppl_windows_fini */
+ *       was cut by the user, so a short last window is dropped in disjoint
+ * err:  ERR_RANGE (too few tokens: found and wanted), ERR_NOMEM
+ * own:  caller, ppl_windows_fini */
 int ppl_windows_make(enum ppl_def d,
                      int64_t n,
                      int32_t window,

@@ -87,6 +87,20 @@ int provenance_session(struct store *s,
     return rc;
 }
 
+int provenance_end(struct store *s, int64_t session_id, bool aborted, int rc) {
+    char why[1024]; /* the first failure is the one to tell, whatever the second says */
+    int rc2 = 0;
+    str_copy(why, (int64_t)sizeof why, err_msg());
+    if (s && session_id > 0) {
+        rc2 = store_session_end(s, session_id, aborted ? "aborted" : "done", clock_wall_ns());
+    }
+    int rc3 = store_close(s);
+    if (rc) {
+        return err_set(rc, "%s", why);
+    }
+    return rc2 ? rc2 : rc3;
+}
+
 int provenance_checkpoint(struct store *s, const struct model *m, const char *path, int64_t *id) {
     char sha[FILE_SHA256_HEX];
     char source[PROVENANCE_MAX];

@@ -24,6 +24,10 @@ int provenance_session(struct store *s,
                        double usd,
                        int64_t *session_id);
 
+/* Ends what provenance_session began (session_id 0: nothing) as "done" or "aborted" and closes the
+ * store. in: s may be NULL. err: rc itself with its own sentence, else that of the store */
+int provenance_end(struct store *s, int64_t session_id, bool aborted, int rc);
+
 /* Records a checkpoint. cost: reads all its bytes for the hash */
 int provenance_checkpoint(struct store *s, const struct model *m, const char *path, int64_t *id);
 

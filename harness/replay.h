@@ -9,14 +9,13 @@
 #include "engine/run/engine.h"
 #include "harness/load.h"
 #include "reports/store.h"
-#include "reports/verdict.h"
 
-enum { REPLAY_REQUESTS_MAX = 1 << 18 };
+enum { REPLAY_REQUESTS_MAX = 1 << 20 };
 
 struct replay_opts {
     const struct scenario *sc;
     const struct load *load;
-    struct engine *engine; /* ref; owned by the replay while it runs */
+    struct engine *engine; /* ref, without requests in flight; the replay's while it runs */
     int32_t point;         /* index of the sweep point */
     struct store *store;   /* ref */
     int64_t run_id;
@@ -27,16 +26,18 @@ struct replay_opts {
 };
 
 struct replay_result {
-    bool aborted; /* stopped by progress */
+    bool aborted; /* stopped by progress, or failed */
     int64_t measured_from_ns;
     int64_t measured_to_ns;
     int64_t end_ns;
-    struct verdict verdict;
 };
 
-/* Replays. Requests that are still running when drain is over are ended with error class
- * "drain_timeout".
- * err: ERR_DB, ERR_NOMEM, errors of the engine; what was recorded stays in the store */
+/* Replays. A request has its row as soon as it was handed over, and again when it is over; measured
+ * requests have the numbers 0, 1, ... of the store, those of the warm-up -1, -2, ... A request that
+ * ended badly has an error class: refused_busy, refused, engine_error, interrupted, drain_timeout.
+ * out:  *out also on failure, as far as the run went
+ * err:  ERR_DB, ERR_NOMEM, ERR_LIMIT (more requests than REPLAY_REQUESTS_MAX), errors of the
+ *       engine; what was recorded stays in the store */
 int replay_run(const struct replay_opts *o, struct replay_result *out);
 
 #endif

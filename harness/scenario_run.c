@@ -1,6 +1,7 @@
-/* Order: all models are opened first, so that a wrong path fails before anything is measured. At
- * each point of the sweep the targets run one after the other on equal requests, each from a cold
- * prefix cache, so that slow drift of the machine falls on all of them alike. */
+/* Order: all models are opened and every engine and load is made once, so that a wrong path or
+ * option fails before anything is measured. At each point of the sweep the targets run one after
+ * the other on equal requests, each from a cold prefix cache, so that slow drift of the machine
+ * falls on all of them alike. */
 #include "harness/scenario_run.h"
 
 #include <math.h>
@@ -17,6 +18,9 @@
 #include "harness/progress.h"
 #include "harness/provenance.h"
 #include "harness/replay.h"
+#include "reports/summary.h"
+
+enum { WHY_MAX = 1024 };
 
 struct target {
     struct session s; /* own */
@@ -27,7 +31,7 @@ struct whole {
     const struct scenario_run_opts *o;
     const struct scenario *sc;
     struct store *store; /* own */
-    int64_t session_id;
+    struct scenario_run_result *res;
     struct target *target; /* own, [n_targets] */
     struct progress bar;
     char label[96];
@@ -62,11 +66,28 @@ static void close_engine(struct whole *w, int32_t i) {
     w->target[i].s.engine = NULL;
 }
 
+/* Makes engine and load once for nothing but their errors. */
+static int check_target(struct whole *w, int32_t i) {
+    struct load load;
+    struct engine_stats es;
+    int rc = open_target(w, i);
+    rc = rc ? rc : open_engine(w, i);
+    if (!rc && w->sc->arrival.n_points > 0 && !w->o->no_load) {
+        engine_stats(w->target[i].s.engine, &es);
+        rc = load_init(&load, w->sc, w->target[i].s.model->weights->cfg.vocab, es.ctx_max);
+        if (!rc) {
+            load_fini(&load);
+        }
+    }
+    close_engine(w, i);
+    return rc;
+}
+
 static int record_target(struct whole *w, int32_t i) {
     int64_t checkpoint = 0;
     struct target *t = &w->target[i];
     int rc = provenance_checkpoint(w->store, t->s.model, t->s.path, &checkpoint);
-    struct store_target row = {.session_id = w->session_id,
+    struct store_target row = {.session_id = w->res->session_id,
                                .name = w->sc->targets[i].name,
                                .kind = "engine",
                                .is_base = i == scenario_base(w->sc),
@@ -94,11 +115,11 @@ static int begin_session(struct whole *w) {
     rc = rc ? rc : store_open(w->o->db, STORE_WRITE, &w->store);
     rc = rc ? rc
             : provenance_session(w->store, "run", w->sc->name, buf_cstr(&text), w->sc->seed,
-                                 usd > 0 ? usd : (double)NAN, &w->session_id);
+                                 usd > 0 ? usd : (double)NAN, &w->res->session_id);
     buf_fini(&text);
     for (int32_t i = 0; i < w->sc->n_slo && !rc; i++) {
         const struct scenario_slo *s = &w->sc->slo[i];
-        rc = store_slo(w->store, w->session_id, scenario_metric_name(s->metric),
+        rc = store_slo(w->store, w->res->session_id, scenario_metric_name(s->metric),
                        slo_stat(s->quantile), s->limit_ns);
     }
     for (int32_t i = 0; i < w->sc->n_targets && !rc; i++) {
@@ -115,28 +136,40 @@ static int show(void *ctx, double t_s, double total_s, int64_t n_done, int64_t n
     return interrupt_seen();
 }
 
-static int run_point(struct whole *w, int32_t i, int32_t point, bool *interrupted) {
-    char label[SCENARIO_LABEL_MAX];
-    int64_t run_id = 0;
+/* Writes a run's end with the verdict on its stored rows. failure: NULL, or why it broke off */
+static int finish_run(struct whole *w,
+                      int64_t run_id,
+                      const struct replay_result *res,
+                      const char *failure,
+                      struct verdict *v) {
+    struct store_run_end end = {.status = res->aborted ? "aborted" : "done",
+                                .measured_from_ns = res->measured_from_ns,
+                                .measured_to_ns = res->measured_to_ns,
+                                .end_ns = res->end_ns};
+    int rc = store_run_finish(w->store, run_id, &end);
+    rc = rc ? rc : summary_judge(w->store, run_id, v);
+    if (rc) {
+        return rc;
+    }
+    if (failure) {
+        str_copy(v->reason, VERDICT_REASON_MAX, failure);
+    }
+    end.verdict = verdict_name(v->kind);
+    end.reason = v->reason;
+    return store_run_finish(w->store, run_id, &end);
+}
+
+static int replay(struct whole *w, int32_t i, int32_t point, int64_t run_id) {
     struct load load;
     struct replay_result res;
-    struct target *t = &w->target[i];
+    struct verdict v;
     struct engine_stats es;
-    scenario_point_label(w->sc, point, label);
-    snprintf(w->label, sizeof w->label, "%s %s", w->sc->targets[i].name, label);
+    struct target *t = &w->target[i];
     engine_stats(t->s.engine, &es);
     int rc = load_init(&load, w->sc, t->s.model->weights->cfg.vocab, es.ctx_max);
     if (rc) {
         return rc;
     }
-    struct store_run row = {.session_id = w->session_id,
-                            .target_id = t->target_id,
-                            .point_index = point,
-                            .point = label,
-                            .point_value = w->sc->arrival.points[point],
-                            .arrival = arrival_name(w->sc->arrival.kind),
-                            .start_wall_ns = clock_wall_ns()};
-    rc = store_run_begin(w->store, &row, &run_id);
     struct replay_opts ro = {.sc = w->sc,
                              .load = &load,
                              .engine = t->s.engine,
@@ -146,37 +179,55 @@ static int run_point(struct whole *w, int32_t i, int32_t point, bool *interrupte
                              .progress = show,
                              .ctx = w};
     progress_begin(&w->bar, "run", 1, w->o->env->err_tty, w->o->quiet);
-    rc = rc ? rc : replay_run(&ro, &res);
+    rc = replay_run(&ro, &res);
     progress_end(&w->bar);
     load_fini(&load);
     if (rc) {
-        return err_ctx(rc, "%s", w->label);
+        char why[WHY_MAX]; /* the first failure is the one to tell, whatever the second says */
+        str_copy(why, WHY_MAX, err_msg());
+        (void)finish_run(w, run_id, &res, why, &v);
+        return err_set(rc, "%s: %s", w->label, why);
     }
-    struct store_run_end end = {.status = res.aborted ? "aborted" : "done",
-                                .measured_from_ns = res.measured_from_ns,
-                                .measured_to_ns = res.measured_to_ns,
-                                .end_ns = res.end_ns,
-                                .verdict = verdict_name(res.verdict.kind),
-                                .reason = res.verdict.reason};
-    *interrupted = *interrupted || res.aborted;
-    rc = store_run_finish(w->store, run_id, &end);
+    w->res->interrupted = w->res->interrupted || res.aborted;
+    rc = finish_run(w, run_id, &res, NULL, &v);
     if (!rc && !w->o->quiet) {
-        printf("%-24s %-16s %s\n", w->label, verdict_name(res.verdict.kind), res.verdict.reason);
+        printf("%-24s %-16s %s\n", w->label, verdict_name(v.kind), v.reason);
         fflush(stdout);
     }
     return rc;
 }
 
-static int run_load(struct whole *w, bool *interrupted) {
+static int run_point(struct whole *w, int32_t i, int32_t point) {
+    char label[SCENARIO_LABEL_MAX];
+    int64_t run_id = 0;
+    scenario_point_label(w->sc, point, label);
+    snprintf(w->label, sizeof w->label, "%s %s", w->sc->targets[i].name, label);
+    struct store_run row = {.session_id = w->res->session_id,
+                            .target_id = w->target[i].target_id,
+                            .point_index = point,
+                            .point = label,
+                            .point_value = w->sc->arrival.points[point],
+                            .arrival = arrival_name(w->sc->arrival.kind),
+                            .start_wall_ns = clock_wall_ns()};
+    int rc = store_run_begin(w->store, &row, &run_id);
+    w->res->n_runs += rc ? 0 : 1;
+    return rc ? rc : replay(w, i, point, run_id);
+}
+
+static int run_load(struct whole *w) {
     int rc = 0;
-    for (int32_t p = 0; p < w->sc->arrival.n_points && !rc && !*interrupted; p++) {
-        for (int32_t i = 0; i < w->sc->n_targets && !rc && !*interrupted; i++) {
+    for (int32_t p = 0; p < w->sc->arrival.n_points && !rc && !w->res->interrupted; p++) {
+        for (int32_t i = 0; i < w->sc->n_targets && !rc && !w->res->interrupted; i++) {
             rc = open_engine(w, i);
-            rc = rc ? rc : run_point(w, i, p, interrupted);
+            rc = rc ? rc : run_point(w, i, p);
             close_engine(w, i);
         }
     }
     return rc;
+}
+
+static const char *dataset_of(const struct scenario_eval *e) {
+    return e->dataset ? e->dataset : "wikitext2";
 }
 
 /* One perplexity or divergence over all targets. */
@@ -189,7 +240,7 @@ static int run_scoring(struct whole *w, const struct scenario_eval *e) {
                         .tty = w->o->env->err_tty,
                         .quiet = w->o->quiet};
     struct evaljob_result r[EVALUATE_MODELS_MAX];
-    struct textdata text;
+    struct textdata text = {0};
     int64_t ids[EVALUATE_MODELS_MAX];
     if (w->sc->n_targets > EVALUATE_MODELS_MAX) {
         return err_set(ERR_LIMIT, "%d targets, at most %d are evaluated together", w->sc->n_targets,
@@ -207,23 +258,21 @@ static int run_scoring(struct whole *w, const struct scenario_eval *e) {
         e->definition
             ? ppl_def_parse(e->definition, &j.def)
             : (e->stride > 0 && e->stride < e->window ? ppl_def_parse("hf-strided", &j.def) : 0);
-    rc = rc ? rc : textdata_open(w->o->env, e->dataset ? e->dataset : "wikitext2", &text);
-    if (rc) {
-        return rc;
-    }
+    rc = rc ? rc : textdata_open(w->o->env, dataset_of(e), &text);
     j.text = &text;
-    rc = evaljob_run(&j, r);
+    rc = rc ? rc : evaljob_run(&j, r);
     rc = rc ? rc : evaljob_store(&j, r, w->store, ids);
     textdata_fini(&text);
     return rc;
 }
 
 static int run_answers(struct whole *w, const struct scenario_eval *e) {
-    int rc = 0;
-    for (int32_t i = 0; i < w->sc->n_targets && !rc && !interrupt_seen(); i++) {
+    struct answers_prompts p;
+    int rc = answers_prompts_init(&p, e->file, e->prompts, e->n_prompts);
+    for (int32_t i = 0; i < w->sc->n_targets && !rc; i++) {
         struct answers_job a = {.model = w->target[i].s.model,
-                                .prompts = e->prompts,
-                                .n_prompts = e->n_prompts,
+                                .prompts = p.prompts,
+                                .n_prompts = p.n,
                                 .max_tokens = e->max_tokens > 0 ? e->max_tokens : 64,
                                 .store = w->store,
                                 .target_id = w->target[i].target_id};
@@ -231,64 +280,67 @@ static int run_answers(struct whole *w, const struct scenario_eval *e) {
         a.engine = w->target[i].s.engine;
         rc = rc ? rc : answers_run(&a);
         close_engine(w, i);
+        rc = rc ? err_ctx(rc, "answers of target \"%s\"", w->sc->targets[i].name) : 0;
     }
+    answers_prompts_fini(&p);
     return rc;
+}
+
+/* A divergence gives the perplexities as well, so one pass over the text is enough. */
+static bool is_covered(const struct scenario *sc, const struct scenario_eval *e) {
+    bool covered = false;
+    for (int32_t k = 0; k < sc->n_evals && e->kind == EVAL_PERPLEXITY; k++) {
+        const struct scenario_eval *o = &sc->evals[k];
+        bool plain = !e->definition || str_eq(e->definition, "disjoint");
+        covered = covered || (o->kind == EVAL_KL && o->window == e->window && plain &&
+                              o->tokens == e->tokens && o->stride == e->stride &&
+                              str_eq(dataset_of(o), dataset_of(e)));
+    }
+    return covered;
 }
 
 static int run_evals(struct whole *w) {
     int rc = 0;
     for (int32_t i = 0; i < w->sc->n_evals && !rc; i++) {
         const struct scenario_eval *e = &w->sc->evals[i];
-        /* why: a divergence gives the perplexities as well; one pass over the text is enough */
-        bool covered = false;
-        for (int32_t k = 0; k < w->sc->n_evals && e->kind == EVAL_PERPLEXITY; k++) {
-            const struct scenario_eval *o = &w->sc->evals[k];
-            covered = covered || (o->kind == EVAL_KL && o->window == e->window &&
-                                  o->tokens == e->tokens && o->stride == e->stride);
-        }
-        if (!covered) {
+        if (!is_covered(w->sc, e)) {
             rc = e->kind == EVAL_ANSWERS ? run_answers(w, e) : run_scoring(w, e);
         }
     }
     return rc;
 }
 
-static int run_all(struct whole *w, bool *interrupted) {
+static int run_all(struct whole *w) {
     int rc = 0;
     for (int32_t i = 0; i < w->sc->n_targets && !rc; i++) {
-        rc = open_target(w, i);
+        rc = check_target(w, i);
     }
     rc = rc ? rc : begin_session(w);
     if (!rc && !w->o->no_load) {
-        rc = run_load(w, interrupted);
+        rc = run_load(w);
     }
-    if (!rc && !w->o->no_evaluate && !*interrupted) {
+    if (!rc && !w->o->no_evaluate && !w->res->interrupted) {
         rc = run_evals(w);
         if (rc == ERR_CANCELED) {
-            *interrupted = true;
+            w->res->interrupted = true;
             rc = 0;
         }
-    }
-    if (w->store && w->session_id) {
-        int rc2 = store_session_end(w->store, w->session_id,
-                                    rc || *interrupted ? "aborted" : "done", clock_wall_ns());
-        rc = rc ? rc : rc2;
     }
     return rc;
 }
 
-int scenario_run(const struct scenario_run_opts *o, bool *interrupted) {
-    struct whole w = {.o = o, .sc = o->sc};
-    *interrupted = false;
+int scenario_run(const struct scenario_run_opts *o, struct scenario_run_result *res) {
+    struct whole w = {.o = o, .sc = o->sc, .res = res};
+    *res = (struct scenario_run_result){0};
     w.target = mem_array(MEM_HARNESS, o->sc->n_targets, (int64_t)sizeof *w.target);
     if (!w.target) {
         return ERR_NOMEM;
     }
-    int rc = run_all(&w, interrupted);
+    int rc = run_all(&w);
+    rc = provenance_end(w.store, res->session_id, rc || res->interrupted, rc);
     for (int32_t i = 0; i < o->sc->n_targets; i++) {
         session_close(&w.target[i].s);
     }
     mem_free(w.target);
-    int rc2 = w.store ? store_close(w.store) : 0;
-    return rc ? rc : rc2;
+    return rc;
 }

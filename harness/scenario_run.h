@@ -15,8 +15,17 @@ struct scenario_run_opts {
     bool quiet;
 };
 
-/* Runs it. out: *interrupted when Ctrl-C ended it early; what was measured is in the database
- * err: ERR_UNSUPPORTED naming a target kind that is not driven; those of models, engines, store */
-int scenario_run(const struct scenario_run_opts *o, bool *interrupted);
+struct scenario_run_result {
+    int64_t session_id; /* 0: none was begun */
+    int32_t n_runs;     /* points measured, also one that was cut short */
+    bool interrupted;   /* Ctrl-C ended it early; what was measured is in the database */
+};
+
+/* Runs it. Targets, models, options and workload are checked before a session is begun; whatever
+ * ends the session early leaves it "aborted" with all rows so far.
+ * out: *res also on failure
+ * err: ERR_UNSUPPORTED naming a kind of target or workload that is not driven; those of models,
+ *      engines and store */
+int scenario_run(const struct scenario_run_opts *o, struct scenario_run_result *res);
 
 #endif

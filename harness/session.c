@@ -51,15 +51,29 @@ int session_read_ids(const char *path, json_t **out) {
     return 0;
 }
 
-int session_ids(const char *where, const json_t *list, struct tok_ids *ids) {
-    if (!json_is_array(list)) {
-        return err_set(ERR_FORMAT, "%s: an entry is no list of token ids", where);
+int session_one_list(const char *path, const json_t *lists, const json_t **out) {
+    if (json_array_size(lists) != 1) {
+        return err_set(ERR_FORMAT, "%s: %zu lists of token ids, want one", path,
+                       json_array_size(lists));
+    }
+    *out = json_array_get(lists, 0);
+    return 0;
+}
+
+int session_ids(const char *where, const json_t *list, int32_t vocab, struct tok_ids *ids) {
+    if (!json_is_array(list) || json_array_size(list) == 0) {
+        return err_set(ERR_FORMAT, "%s: %s, want a list of token ids", where,
+                       json_is_array(list) ? "an empty list" : "an entry that is no list");
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *v = json_array_get(list, i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 ||
-            json_integer_value(v) >= TOK_VOCAB_MAX) {
-            return err_set(ERR_FORMAT, "%s: element %zu is no token id", where, i);
+        if (!json_is_integer(v)) {
+            return err_set(ERR_FORMAT, "%s: element %zu is no whole number, want a token id", where,
+                           i);
+        }
+        if (json_integer_value(v) < 0 || json_integer_value(v) >= vocab) {
+            return err_set(ERR_RANGE, "%s: element %zu is %lld, the vocabulary has 0..%d", where, i,
+                           (long long)json_integer_value(v), vocab - 1);
         }
         int rc = tok_ids_add(ids, (int32_t)json_integer_value(v));
         if (rc) {

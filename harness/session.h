@@ -51,7 +51,12 @@ void session_close(struct session *s);
  * out: array of arrays of whole numbers. err: ERR_FORMAT, ... own: caller, json_decref */
 int session_read_ids(const char *path, json_t **out);
 
-/* Copies one JSON list of ids. err: ERR_FORMAT naming where and the element. own: ids of caller */
-int session_ids(const char *where, const json_t *list, struct tok_ids *ids);
+/* The only list of a file that must hold one. err: ERR_FORMAT. own: lists' */
+int session_one_list(const char *path, const json_t *lists, const json_t **out);
+
+/* Appends one JSON list of ids, each below vocab.
+ * err: ERR_FORMAT (no list, empty, no whole number), ERR_RANGE; where and element are named
+ * own: ids of caller */
+int session_ids(const char *where, const json_t *list, int32_t vocab, struct tok_ids *ids);
 
 #endif

@@ -8,10 +8,17 @@
 #include "kernels/cpu/backend_cpu.h"
 #include "kernels/null/backend_null.h"
 #include "kernels/ref/backend_ref.h"
+#ifdef TRILEMMA_CUDA
+#include "kernels/cuda/backend_cuda.h"
+#endif
 
 enum { NAMES_MAX = 128 };
 
-static const struct backend_ops *const backends[] = {&backend_cpu, &backend_ref, &backend_null};
+static const struct backend_ops *const backends[] = {&backend_cpu, &backend_ref, &backend_null,
+#ifdef TRILEMMA_CUDA
+                                                     &backend_cuda
+#endif
+};
 
 int backend_find(const char *name, const struct backend_ops **out) {
     char names[NAMES_MAX] = "";

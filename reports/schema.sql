@@ -82,7 +82,7 @@ CREATE INDEX run_by_session ON run (session_id);
 
 CREATE TABLE request (
     run_id INTEGER NOT NULL REFERENCES run,
-    seq INTEGER NOT NULL,           -- order of intended starts, from 0
+    seq INTEGER NOT NULL,           -- order of intended starts; measured from 0, warm-up below
     phase TEXT NOT NULL CHECK (phase IN ('warmup', 'measured', 'drain')),
     intended_start_ns INTEGER NOT NULL,
     actual_start_ns INTEGER,        -- first byte written, or handed to the engine

@@ -2,7 +2,7 @@
  *
  *   new file   -> schema.sql, views.sql in one transaction -> application_id, user_version
  *   older      -> the missing steps of migrations[] in one transaction
- *   newer, foreign, no database, truncated -> ERR_DB that says which
+ *   newer -> ERR_UNSUPPORTED; foreign, no database, truncated -> ERR_FORMAT that says which
  *
  * 1. Write-ahead log with synchronous = NORMAL: a killed process loses no committed row, a power
  *    cut loses at most the newest transactions, and the file stays sound in both.
@@ -44,7 +44,8 @@ int store_prepare(struct store *s, const char *sql, sqlite3_stmt **stmt) {
 int store_error(struct store *s, const char *what, int code) {
     bool own_text = s->db && (sqlite3_errcode(s->db) & 0xff) == (code & 0xff);
     const char *text = own_text ? sqlite3_errmsg(s->db) : sqlite3_errstr(code);
-    return err_set(ERR_DB, "%s: cannot %s: %s", s->path, what, text);
+    bool is_input = (code & 0xff) == SQLITE_NOTADB || (code & 0xff) == SQLITE_CORRUPT;
+    return err_set(is_input ? ERR_FORMAT : ERR_DB, "%s: cannot %s: %s", s->path, what, text);
 }
 
 static int run_sql(struct store *s, const char *sql, const char *what) {
@@ -103,7 +104,7 @@ static int check_version(struct store *s, enum store_mode mode) {
     int64_t page = 0;
     int rc = one_number(s, "PRAGMA page_size", &page);
     if (!rc && file_size(s->path) % i64_max(1, page) != 0) {
-        return err_set(ERR_DB, "%s: %lld bytes, no multiple of its pages of %lld: truncated",
+        return err_set(ERR_FORMAT, "%s: %lld bytes, no multiple of its pages of %lld: truncated",
                        s->path, (long long)file_size(s->path), (long long)page);
     }
     rc = rc ? rc : one_number(s, "PRAGMA application_id", &application);
@@ -114,17 +115,18 @@ static int check_version(struct store *s, enum store_mode mode) {
     }
     bool is_new = n_objects == 0 && application == 0;
     if ((!is_new && application != STORE_APPLICATION_ID) || (is_new && mode == STORE_READ)) {
-        return err_set(ERR_DB, "%s: a database, but not one of Trilemma's results", s->path);
+        return err_set(ERR_FORMAT, "%s: a database, but not one of Trilemma's results", s->path);
     }
     if (version > STORE_VERSION) {
-        return err_set(ERR_DB, "%s: results of version %lld, this program reads up to version %d",
-                       s->path, (long long)version, (int)STORE_VERSION);
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: results of version %lld, this program reads up to version %d", s->path,
+                       (long long)version, (int)STORE_VERSION);
     }
     if (version == STORE_VERSION) {
         return 0;
     }
     if (mode == STORE_READ) {
-        return err_set(ERR_DB,
+        return err_set(ERR_UNSUPPORTED,
                        "%s: results of version %lld, want %d; any command that writes to it "
                        "brings it up",
                        s->path, (long long)version, (int)STORE_VERSION);
@@ -159,7 +161,10 @@ int store_open(const char *path, enum store_mode mode, struct store **out) {
         return err_set(ERR_NOTFOUND, "%s: no such database", path);
     }
     if (mode == STORE_READ && file_size(path) == 0) {
-        return err_set(ERR_DB, "%s: an empty file, not a database", path);
+        return err_set(ERR_FORMAT, "%s: an empty file, not a database", path);
+    }
+    if (file_is_dir(path)) {
+        return err_set(ERR_FORMAT, "%s: a directory, not a database", path);
     }
     struct store *s = mem_calloc(MEM_REPORT, (int64_t)sizeof *s);
     if (!s) {

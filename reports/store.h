@@ -28,9 +28,9 @@ enum store_mode {
 };
 
 /* Opens a database.
- * err:  ERR_DB: no database, foreign database, newer version (both are named), damaged file,
- *       sqlite's own text; ERR_NOTFOUND in STORE_READ; ERR_NOMEM
- * own:  caller, store_close */
+ * err:  ERR_FORMAT: no database, foreign database, damaged file; ERR_UNSUPPORTED: other version
+ * (both are named); ERR_NOTFOUND in STORE_READ; ERR_DB with sqlite's own text; ERR_NOMEM own:
+ * caller, store_close */
 int store_open(const char *path, enum store_mode mode, struct store **out);
 
 /* Commits and closes; frees s in any case. NULL is fine. err: ERR_DB, the last rows are lost */

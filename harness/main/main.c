@@ -1,8 +1,23 @@
-/* The only place that reads the environment. */
+/* The only place that reads the environment, and that looks after the process as a whole:
+ *
+ *  1. Descriptors 0, 1, 2 are open before anything else is, so that no database or checkpoint can
+ *     become standard output. A closed one is opened for reading, and writing to it is an error.
+ *  2. A reader that goes away is an error of the write, not the end of the process: a run is stored
+ *     to its end. */
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "harness/cli.h"
+
+static void hold_standard_descriptors(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) {
+            _exit(4); /* why: there is no place left to say it */
+        }
+    }
+}
 
 int main(int argc, char **argv) {
     const struct cli_env env = {.home = getenv("HOME"),
@@ -17,5 +32,7 @@ int main(int argc, char **argv) {
                                 .tmpdir = getenv("TMPDIR"),
                                 .out_tty = isatty(STDOUT_FILENO) != 0,
                                 .err_tty = isatty(STDERR_FILENO) != 0};
+    hold_standard_descriptors();
+    signal(SIGPIPE, SIG_IGN);
     return cli_main(&env, argc, argv);
 }

@@ -15,7 +15,7 @@ enum { N_GREEDY = 64, N_PROMPT = 24 };
 static const struct {
     const char *backend;
     const char *variant;
-} machines[] = {{"ref", NULL}, {"cpu", "sse2"}, {"cpu", "avx2"}, {"cpu", "avx512"}};
+} machines[] = {{"ref", NULL}, {"cpu", "sse2"}, {"cpu", "avx2"}, {"cpu", "avx512"}, {"cuda", NULL}};
 
 struct vectors {
     struct filemap map;
@@ -120,8 +120,9 @@ static void each_machine(const char *model,
     for (int32_t m = 0; m < ARRAY_LEN(machines); m++) {
         struct engine *e = NULL;
         int rc = open_on(w, m, &e);
-        if (rc == ERR_UNSUPPORTED && machines[m].variant) {
-            print_message("%s: %s is not on this machine\n", model, machines[m].variant);
+        bool absent = rc == ERR_UNSUPPORTED || rc == ERR_DEVICE;
+        if (absent && strcmp(machines[m].backend, "ref") != 0) {
+            print_message("%s: not on this machine: %s\n", model, err_msg());
             continue;
         }
         assert_ok(rc);

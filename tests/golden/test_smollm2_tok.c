@@ -5,83 +5,13 @@
 #include <string.h>
 
 #include "engine/base/json.h"
-#include "engine/model/gguf.h"
-#include "engine/text/tok.h"
+#include "engine/run/toksource.h"
 
 enum { LINES_MAX = 1 << 24 };
 
-struct arrays {
-    struct tok_str *text;
-    struct tok_str *merges;
-    uint8_t *kind;
-    float *score;
-    char pre[64];
-};
-
-static int32_t strings(const struct gguf *g, const char *key, struct tok_str **out) {
-    const struct gguf_kv *kv = gguf_find(g, key);
-    struct gguf_str *items = NULL;
-    if (!kv) {
-        return 0;
-    }
-    assert_ok(gguf_strings(g, kv, &items));
-    *out = mem_array(MEM_TEST, kv->n, sizeof **out);
-    assert_non_null(*out);
-    for (int64_t i = 0; i < kv->n; i++) {
-        (*out)[i] = (struct tok_str){items[i].data, (int32_t)items[i].len};
-    }
-    mem_free(items);
-    return (int32_t)kv->n;
-}
-
-static void numbers(const struct gguf *g, struct arrays *a, int32_t n) {
-    const struct gguf_kv *kind = gguf_find(g, "tokenizer.ggml.token_type");
-    const struct gguf_kv *score = gguf_find(g, "tokenizer.ggml.scores");
-    a->kind = mem_calloc(MEM_TEST, n);
-    a->score = mem_array(MEM_TEST, n, sizeof *a->score);
-    assert_non_null(a->kind);
-    assert_non_null(a->score);
-    for (int32_t i = 0; i < n; i++) {
-        a->kind[i] = kind ? (uint8_t)gguf_number(kind, i) : TOK_NORMAL;
-        a->score[i] = score ? (float)gguf_number(score, i) : 0;
-    }
-}
-
 static struct tok *from_gguf(const char *path) {
-    struct filemap m;
-    struct gguf *g = NULL;
-    struct arrays a = {0};
-    struct gguf_str model = {0};
-    struct gguf_str pre = {0};
-    struct tok_spec s = {.where = path};
-    int64_t bos = -1;
-    assert_ok(file_map(path, &m));
-    assert_ok(gguf_parse(path, m.data, m.size, &g));
-    s.n_vocab = strings(g, "tokenizer.ggml.tokens", &a.text);
-    s.n_merges = strings(g, "tokenizer.ggml.merges", &a.merges);
-    numbers(g, &a, s.n_vocab);
-    assert_ok(gguf_opt_str(g, "tokenizer.ggml.model", &model));
-    assert_ok(gguf_opt_str(g, "tokenizer.ggml.pre", &pre));
-    assert_ok(gguf_opt_i64(g, "tokenizer.ggml.bos_token_id", 0, INT32_MAX, &bos));
-    bool spm = model.len == 5 && memcmp(model.data, "llama", 5) == 0;
-    memcpy(a.pre, pre.data ? pre.data : "gpt-2", (size_t)(pre.data ? pre.len : 5));
-    s.model = spm ? TOK_MODEL_SPM : TOK_MODEL_BYTE_BPE;
-    s.text = a.text;
-    s.merges = a.merges;
-    s.kind = a.kind;
-    s.score = a.score;
-    s.pre = spm ? NULL : a.pre;
-    s.has_bos = bos >= 0;
-    s.bos = (int32_t)bos;
     struct tok *t = NULL;
-    int rc = tok_create(&s, &t);
-    mem_free(a.text);
-    mem_free(a.merges);
-    mem_free(a.kind);
-    mem_free(a.score);
-    gguf_close(g);
-    file_unmap(&m);
-    assert_ok(rc);
+    assert_ok(toksource_open(path, &t));
     return t;
 }
 

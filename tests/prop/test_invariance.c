@@ -119,7 +119,8 @@ static void one_run(const struct weights *w,
     engine_close(e);
 }
 
-static void all_ways(const struct weights *w, const char *variant, enum dtype kv) {
+static void
+all_ways(const struct weights *w, const char *backend, const char *variant, enum dtype kv) {
     const struct {
         const char *what;
         int32_t threads;
@@ -134,9 +135,9 @@ static void all_ways(const struct weights *w, const char *variant, enum dtype kv
                 {"in a batch of 16, chunks of 7", 2, 7, N_OTHERS, 0, false},
                 {"warm prefix cache", 1, 0, 0, 0, true},
                 {"warm prefix cache, chunks of 7, batch", 2, 7, N_OTHERS, 0, true},
-                {"forced preemption", 2, 0, 1, 11, false}};
+                {"forced preemption", 2, 0, 1, 9, false}};
     struct trace ref;
-    struct engine_opts base = {.backend = "cpu",
+    struct engine_opts base = {.backend = backend,
                                .variant = variant,
                                .n_threads = 1,
                                .batch_tok_max = 512,
@@ -165,25 +166,31 @@ static void all_ways(const struct weights *w, const char *variant, enum dtype kv
     mem_free(ref.rows);
 }
 
-/* first: index of the first variant to run */
+/* first: index of the first machine to run */
 static void on_model(const char *path, int32_t first) {
-    static const char *const variants[] = {"sse2", "avx2", "avx512"};
+    static const struct {
+        const char *backend;
+        const char *variant;
+    } machines[] = {{"cpu", "sse2"}, {"cpu", "avx2"}, {"cpu", "avx512"}, {"cuda", NULL}};
     struct ckpt *c = NULL;
     struct weights *w = NULL;
     assert_ok(ckpt_open(path, &c));
     assert_ok(weights_load(c, NULL, &w));
-    for (int32_t i = first; i < ARRAY_LEN(variants); i++) {
+    for (int32_t i = first; i < ARRAY_LEN(machines); i++) {
         struct engine *e = NULL;
-        struct engine_opts o = {.variant = variants[i], .n_blocks = 8, .ctx_max = 64};
+        struct engine_opts o = {.backend = machines[i].backend,
+                                .variant = machines[i].variant,
+                                .n_blocks = 8,
+                                .ctx_max = 64};
         int rc = engine_open(w, &o, &e);
         engine_close(e);
-        if (rc == ERR_UNSUPPORTED) {
-            print_message("%s is not on this machine\n", variants[i]);
+        if (rc == ERR_UNSUPPORTED || rc == ERR_DEVICE) {
+            print_message("not on this machine: %s\n", err_msg());
             continue;
         }
         assert_ok(rc);
-        all_ways(w, variants[i], DTYPE_F32);
-        all_ways(w, variants[i], DTYPE_F16);
+        all_ways(w, machines[i].backend, machines[i].variant, DTYPE_F32);
+        all_ways(w, machines[i].backend, machines[i].variant, DTYPE_F16);
     }
     weights_free(w);
     ckpt_close(c);

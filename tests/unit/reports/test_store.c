@@ -157,14 +157,14 @@ static void test_store_open_refuses_what_is_not_ours(void **state) {
     db_path(path, dir);
     assert_err(store_open(path, STORE_READ, &s), ERR_NOTFOUND, "results.db");
     assert_ok(file_write(path, "", 0));
-    assert_err(store_open(path, STORE_READ, &s), ERR_DB, "empty file");
+    assert_err(store_open(path, STORE_READ, &s), ERR_FORMAT, "empty file");
     assert_ok(file_write(path, "hello, this is certainly not a database, but long enough", 56));
-    assert_err(store_open(path, STORE_READ, &s), ERR_DB, "not a database");
-    assert_err(store_open(path, STORE_WRITE, &s), ERR_DB, "not a database");
+    assert_err(store_open(path, STORE_READ, &s), ERR_FORMAT, "not a database");
+    assert_err(store_open(path, STORE_WRITE, &s), ERR_FORMAT, "not a database");
     remove(path);
     run_sql(path, "CREATE TABLE song (title TEXT)");
-    assert_err(store_open(path, STORE_READ, &s), ERR_DB, "not one of Trilemma's");
-    assert_err(store_open(path, STORE_WRITE, &s), ERR_DB, "not one of Trilemma's");
+    assert_err(store_open(path, STORE_READ, &s), ERR_FORMAT, "not one of Trilemma's");
+    assert_err(store_open(path, STORE_WRITE, &s), ERR_FORMAT, "not one of Trilemma's");
     test_rmdir(dir);
 }
 
@@ -178,8 +178,8 @@ static void test_store_open_refuses_newer_version(void **state) {
     assert_ok(store_open(path, STORE_WRITE, &s));
     assert_ok(store_close(s));
     run_sql(path, "PRAGMA user_version = 9");
-    assert_err(store_open(path, STORE_READ, &s), ERR_DB, "version 9, this program reads up to");
-    assert_err(store_open(path, STORE_WRITE, &s), ERR_DB, "version 9");
+    assert_err(store_open(path, STORE_READ, &s), ERR_UNSUPPORTED, "version 9, this program reads up to");
+    assert_err(store_open(path, STORE_WRITE, &s), ERR_UNSUPPORTED, "version 9");
     test_rmdir(dir);
 }
 
@@ -199,7 +199,7 @@ static void test_store_open_truncated_file_is_an_error(void **state) {
     assert_ok(file_read(path, &whole));
     for (int64_t n = 1; n < whole.len; n += whole.len / 7) {
         assert_ok(file_write(path, whole.data, n));
-        assert_err(store_open(path, STORE_READ, &s), ERR_DB, "results.db");
+        assert_err(store_open(path, STORE_READ, &s), ERR_FORMAT, "results.db");
     }
     buf_fini(&whole);
     test_rmdir(dir);
