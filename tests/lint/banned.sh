@@ -34,7 +34,8 @@ check 'atoi|atol|atof|strtok|sprintf|vsprintf|strcpy|strcat|gets|rand|srand|allo
 check 'malloc|calloc|realloc|free|strdup|strndup|asprintf' 'engine/base/mem\.c' \
     'mem_* only (or a comment that names jansson)'
 check 'fopen|freopen|tmpfile|tmpnam|mktemp' 'tests/' 'file_* only'
-check 'exit|_exit|abort|quick_exit' 'harness/main/|harness/spawn\.c|tests/fuzz/' 'only main may exit'
+check 'exit|_exit|abort|quick_exit' 'harness/main/|harness/spawn\.c|tests/fuzz/|tests/support/cli\.c' \
+    'only main and a child between fork and exec may exit'
 check 'getenv|secure_getenv|setenv' 'harness/main/|tests/' 'the environment is read in main'
 check 'printf|vprintf|fprintf|vfprintf|puts|fputs|putchar|putc|fputc|perror|fwrite' \
     'harness/|tests/|engine/base/log\.c' 'nothing below harness prints'

@@ -49,7 +49,7 @@ static void become(const struct cli_opts *o, const char *const *args, int out, i
     char name[] = "trilemma";
     char *argv[CLI_WORDS_MAX + 2] = {name};
     for (int32_t i = 0; i < CLI_WORDS_MAX && args[i]; i++) {
-        argv[i + 1] = strdup(args[i]);
+        argv[i + 1] = (char *)(uintptr_t)args[i]; /* execv does not write */
     }
     int to = o->out_path ? open(o->out_path, O_WRONLY | O_CREAT, 0644) : out;
     dup2(to, STDOUT_FILENO);

@@ -178,7 +178,8 @@ static void test_store_open_refuses_newer_version(void **state) {
     assert_ok(store_open(path, STORE_WRITE, &s));
     assert_ok(store_close(s));
     run_sql(path, "PRAGMA user_version = 9");
-    assert_err(store_open(path, STORE_READ, &s), ERR_UNSUPPORTED, "version 9, this program reads up to");
+    assert_err(store_open(path, STORE_READ, &s), ERR_UNSUPPORTED,
+               "version 9, this program reads up to");
     assert_err(store_open(path, STORE_WRITE, &s), ERR_UNSUPPORTED, "version 9");
     test_rmdir(dir);
 }
