@@ -168,8 +168,8 @@ static void check_nothing_written(const char *folder) {
 static void test_interrupt_quantize(void **state) {
     (void)state;
     const char *const args[] = {
-        "quantize",        "llama", "--group",   "32",  "--calib", "text.txt", "--samples", "64",
-        "--sample-tokens", "512",   "--backend", "ref", "--out",   "q",        NULL};
+        "quantize",        "llama", "--group",   "32",  "--calib", "text.txt", "--samples", "24",
+        "--sample-tokens", "256",   "--backend", "ref", "--out",   "q",        NULL};
     struct cli_opts o = {.cwd = dir, .signal = SIGINT, .when = has_output};
     struct cli_result r;
     cli_run(&o, args, &r);

@@ -50,7 +50,7 @@ static void write_ids(const char *name, const int32_t *ids, int64_t n_all, int64
 
 static double log_sum_exp(const float *x) {
     double sum = 0;
-    double top = -INFINITY;
+    double top = -(double)INFINITY;
     for (int32_t i = 0; i < TINY_VOCAB; i++) {
         top = fmax(top, (double)x[i]);
     }
@@ -73,7 +73,7 @@ static void check_list(const json_t *r, const int32_t *ids, int32_t n, const flo
         double lse = log_sum_exp(row);
         const json_t *got = json_array_get(rows, (size_t)t);
         const json_t *top = json_object_get(got, "top");
-        double before = INFINITY;
+        double before = (double)INFINITY;
         assert_true(fabs(json_number_value(json_object_get(got, "logsumexp")) - lse) < 1e-3);
         assert_int_equal(json_array_size(top), 20);
         for (size_t k = 0; k < 20; k++) {

@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 code=$(mktemp)
 trap 'rm -f "$code"' EXIT
-find engine kernels harness scenarios reports datasets tests -name '*.[ch]' ! -path '*/golden/data/*' |
+find engine kernels harness scenarios reports datasets tests '(' -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' ')' |
     sort | xargs awk -f tests/lint/code.awk >"$code"
 n_bad=0
 n_rule=0

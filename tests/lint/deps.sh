@@ -3,7 +3,7 @@
 # folder (_int.h), and the homes of the external libraries.
 set -eu
 cd "$(dirname "$0")/../.."
-list=$(find engine kernels harness scenarios reports datasets tests -name '*.[ch]' | sort)
+list=$(find engine kernels harness scenarios reports datasets tests '(' -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' ')' | sort)
 # shellcheck disable=SC2086 # file names of the tree have no blanks
 awk '
 function rule_of(path,    best, r) {

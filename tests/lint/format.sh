@@ -9,8 +9,8 @@ if ! "$tool" --version 2>/dev/null | grep -q 'version 14\.'; then
     echo "format: clang-format 14 is not on this machine"
     exit 77
 fi
-list=$(find engine kernels harness scenarios reports datasets tests -name '*.[ch]' \
-    ! -path '*/golden/data/*' | sort)
+list=$(find engine kernels harness scenarios reports datasets tests '(' -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' ')' \
+    | sort)
 # shellcheck disable=SC2086 # file names of the tree have no blanks
 if ! "$tool" --dry-run -Werror $list; then
     echo "format: run clang-format -i on the files above"

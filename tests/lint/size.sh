@@ -5,12 +5,14 @@
 # keeps it so.
 set -eu
 cd "$(dirname "$0")/../.."
-list=$(find engine kernels harness scenarios reports datasets tests -name '*.[ch]' \
-    ! -path '*/golden/data/*' | sort)
+list=$(find engine kernels harness scenarios reports datasets tests '(' -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' ')' \
+    | sort)
 # Exemptions, one a line: path function.
 # *_norm_rope: their parameters are those of struct backend_ops, one op that fuses two
 exempt='
 kernels/cpu/backend_cpu.c cpu_norm_rope
+kernels/cuda/backend_cuda.cu norm_rope
+kernels/cuda/cuda_elem.cu cuda_norm_rope
 kernels/null/backend_null.c null_norm_rope
 kernels/ref/ref_rope.c ref_norm_rope
 '

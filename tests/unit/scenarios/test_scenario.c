@@ -42,10 +42,10 @@ static void test_scenario_read_demo_file(void **state) {
     assert_int_equal(sc.arrival.kind, ARRIVAL_POISSON);
     assert_int_equal(sc.arrival.n_points, 2);
     assert_rel(sc.arrival.points[1], 2, 1e-12);
-    assert_int_equal(sc.duration_ns, 15000000000);
+    assert_int_equal(sc.duration_ns, 12000000000);
     assert_int_equal(sc.n_slo, 2);
-    assert_int_equal(sc.n_evals, 3);
-    assert_int_equal(sc.evals[2].n_prompts, 8);
+    assert_int_equal(sc.n_evals, 1);
+    assert_int_equal(sc.evals[0].n_prompts, 8);
     assert_int_equal(scenario_base(&sc), 0);
     assert_rel(sc.machine_usd_per_hour, 0.08, 1e-12);
     scenario_fini(&sc);
