@@ -18,7 +18,7 @@ if ! cmake --build --preset fuzz --target $names >build/fuzz-build.log 2>&1; the
 fi
 rc=0
 for name in $names; do
-    work=build/fuzz/work/$name
+    work=build/fuzz/found/$name
     mkdir -p "$work"
     if build/fuzz/tests/"$name" -max_total_time="$seconds" -rss_limit_mb=3000 -timeout=20 \
         -artifact_prefix="$work/" "$work" "tests/fuzz/corpus/$name" >"$work.log" 2>&1; then
