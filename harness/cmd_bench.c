@@ -148,11 +148,11 @@ static void print_row(struct bench *b,
         return;
     }
     printf("%-18s %10.1f +- %5.1f tok/s   ", test, v, isnan(sd) ? 0 : sd);
-    if (gflops > 0) {
-        printf("%6.1f GFLOP/s = %3.0f %% of %.0f\n", gflops, 100 * share, roof->gflops);
-    } else {
-        printf("%6.1f GB/s    = %3.0f %% of %.1f\n", gbs, 100 * share, roof->gbytes);
+    printf(gflops > 0 ? "%6.1f GFLOP/s" : "%6.1f GB/s   ", gflops > 0 ? gflops : gbs);
+    if (isfinite(share)) {
+        printf(" = %3.0f %% of %.1f", 100 * share, gflops > 0 ? roof->gflops : roof->gbytes);
     }
+    printf("\n");
     fflush(stdout);
 }
 
@@ -224,8 +224,13 @@ static int parse_batches(const char *text, int32_t *out, int32_t *n) {
     return 0;
 }
 
+/* The roof of this machine's processor; NaN for another backend, whose roof is not measured. */
 static int measure_roof(const struct session_opts *so, struct cpu_roof *roof) {
     struct backend *be = NULL;
+    if (so->backend && !str_eq(so->backend, backend_cpu.name)) {
+        *roof = (struct cpu_roof){.gflops = (double)NAN, .gbytes = (double)NAN};
+        return 0;
+    }
     struct backend_opts o = {.n_threads = so->n_threads,
                              .variant = so->variant,
                              .n_tok_max = 1,
@@ -258,8 +263,11 @@ static int bench_all(struct bench *b, struct session *s) {
                                .no_prefix_cache = true};
     rc = rc ? rc : session_engine(s, &b->so, &base);
     if (!rc && !b->json) {
-        printf("%s, %s, %s; roof: %.0f GFLOP/s, %.1f GB/s read, measured now\n", s->path,
-               s->model->weights->scheme, engine_describe(s->engine), roof.gflops, roof.gbytes);
+        printf("%s, %s, %s", s->path, s->model->weights->scheme, engine_describe(s->engine));
+        if (isfinite(roof.gflops)) {
+            printf("; roof: %.0f GFLOP/s, %.1f GB/s read, measured now", roof.gflops, roof.gbytes);
+        }
+        printf("\n");
     }
     rc = rc || b->pp == 0 ? rc : bench_prefill(b, s, &roof);
     for (int32_t i = 0; i < n && !rc && b->tg > 0; i++) {

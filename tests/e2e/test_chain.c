@@ -553,6 +553,15 @@ static void test_chain_bench(void **state) {
     assert_int_equal(json_array_size(list), 3);
     for (size_t i = 0; i < 3; i++) {
         check_keys(json_array_get(list, i), keys, ARRAY_LEN(keys));
+        assert_true(json_is_real(json_object_get(json_array_get(list, i), "share_of_roof")));
+    }
+    json_decref(j);
+    /* the measured roof is the processor's: beside another backend it would be a wrong number */
+    j = ask_json("bench llama --pp 16 --tg 4 --batches 1 --repeats 1 --backend null --json");
+    list = json_object_get(j, "tests");
+    assert_int_equal(json_array_size(list), 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(json_is_null(json_object_get(json_array_get(list, i), "share_of_roof")));
     }
     json_decref(j);
 }

@@ -103,8 +103,10 @@ static void quantize_and_score(struct model *m,
     struct textdata text;
     read_text(&text);
     read_calib(ids, 16, 512);
+    /* why: GPTQ's default scales (harness/cmd_quantize.c); rounding keeps llm-compressor's own */
+    enum grid_observer observer = method == QUANT_GPTQ ? GRID_MSE : GRID_MINMAX;
     struct quant_opts o = {.method = method,
-                           .grid = {.bits = 4, .group = 64},
+                           .grid = {.bits = 4, .group = 64, .observer = observer},
                            .block = 128,
                            .dampening = 0.01,
                            .dense_type = DTYPE_F32,
