@@ -166,8 +166,28 @@ static void test_smollm2_gptq_reaches_llmcompressor(void **state) {
     assert_true(k[1].kl.mean <= 0.32916 * 1.01);
 }
 
+static void test_smollm2_prompts_on_ref_equal_transformers(void **state) {
+    (void)state;
+    struct model *m = NULL;
+    struct engine *e = NULL;
+    json_t *all = NULL;
+    smollm2_open(&m);
+    smollm2_engine(m, "ref", &e);
+    assert_ok(json_read(test_golden("smollm2/prompts.json"), &all));
+    size_t i = 0;
+    const json_t *p = NULL;
+    json_array_foreach(json_object_get(all, "prompts"), i, p) {
+        smollm2_check_prompt(e, p, true);
+        print_message("%s\n", json_string_value(json_object_get(p, "name")));
+    }
+    json_decref(all);
+    engine_close(e);
+    model_close(m);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(test_smollm2_rtn_equals_llmcompressor),
+    const struct CMUnitTest tests[] = {TEST(test_smollm2_prompts_on_ref_equal_transformers),
+                                       TEST(test_smollm2_rtn_equals_llmcompressor),
                                        TEST(test_smollm2_gptq_reaches_llmcompressor),
                                        TEST(test_smollm2_perplexity_by_every_definition)};
     return cmocka_run_group_tests(tests, NULL, NULL);
