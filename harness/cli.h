@@ -33,7 +33,7 @@ struct cli_opt {
     const char *name; /* without dashes; a one-letter alias after a comma: "prompt,p" */
     enum cli_type type;
     void *dst;
-    const char *arg; /* placeholder in the help; NULL for a flag */
+    const char *arg; /* what the help calls the value; NULL for a flag */
     const char *help;
     int64_t lo;
     int64_t hi;
