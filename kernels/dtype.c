@@ -50,7 +50,13 @@ static const struct dtype_info infos[DTYPE_N] = {
     [DTYPE_TQ1_0] = {"TQ1_0", 256, 54, true},
     [DTYPE_TQ2_0] = {"TQ2_0", 256, 66, true},
     [DTYPE_MXFP4] = {"MXFP4", 32, 17, true},
+    [DTYPE_W2] = {"W2", 16, 4, false},
+    [DTYPE_W3] = {"W3", 32, 12, false},
     [DTYPE_W4] = {"W4", 8, 4, true},
+    [DTYPE_W5] = {"W5", 32, 20, false},
+    [DTYPE_W6] = {"W6", 16, 12, false},
+    [DTYPE_W7] = {"W7", 32, 28, false},
+    [DTYPE_W8] = {"W8", 4, 4, false},
 };
 
 const struct dtype_info *dtype_info(enum dtype t) {
@@ -60,11 +66,15 @@ const struct dtype_info *dtype_info(enum dtype t) {
 
 int64_t dtype_row_bytes(enum dtype t, int64_t n) {
     const struct dtype_info *d = dtype_info(t);
-    /* why: a W4 row ends in a partly used word; every other format has whole blocks only */
-    if (n < 0 || (n % d->block != 0 && t != DTYPE_W4)) {
+    int32_t bits = dtype_packed_bits(t);
+    int64_t bytes = 0;
+    /* why: a packed row ends in a partly used word; every other format has whole blocks only */
+    if (n < 0 || (n % d->block != 0 && !bits)) {
         return -1;
     }
-    int64_t bytes = 0;
+    if (bits) {
+        return i64_mul(n, bits, &bytes) ? 4 * i64_div_up(bytes, 32) : -1;
+    }
     return i64_mul(i64_div_up(n, d->block), d->block_bytes, &bytes) ? bytes : -1;
 }
 

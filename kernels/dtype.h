@@ -47,9 +47,14 @@
  * In safetensors alone: F4 two elements a byte, F6_E2M3 and F6_E3M2 four in three bytes, C64 a pair
  * of F32.
  *
- * DTYPE_W4 is compressed-tensors "pack-quantized" with 4 bits: element i of a row sits at bit
- * 4*(i%8) of the little-endian u32 word i/8, stored as q + 8; scales [N, K/group] beside it, and
- * optional zero points.  w = (q - zero) * scale, product in f32.
+ * DTYPE_W2 to DTYPE_W8 are the dense integer rows of compressed-tensors "pack-quantized" with b
+ * bits: element i of a row sits at bits b*i .. b*i + b-1 of the row, counted from the lowest bit of
+ * the first little-endian u32 word, across word borders; stored as q + 2^(b-1). A row ends in a
+ * whole word.
+ *
+ * Scaled matrices (struct wmat with a scale): W2 to W8, I8, F8_E4M3, F8_E5M2, F4 (low nibble
+ * first). w = (q - zero) * s, product in f32; s = scale of the element's group, as f32, divided in
+ * f32 by global where global is not 0 (NVFP4).
  *
  * src: GGUF specification, docs/gguf.md of ggml, and gguf-py, gguf/quants.py; OCP Microscaling
  * Formats (MX) 1.0; compressed-tensors, compressors/pack_quantized; safetensors, Dtype.
@@ -98,7 +103,13 @@ enum dtype {
     DTYPE_TQ1_0,
     DTYPE_TQ2_0,
     DTYPE_MXFP4,
+    DTYPE_W2,
+    DTYPE_W3,
     DTYPE_W4,
+    DTYPE_W5,
+    DTYPE_W6,
+    DTYPE_W7,
+    DTYPE_W8,
     DTYPE_N
 };
 
@@ -116,7 +127,7 @@ extern "C" {
 /* Facts of one type. in: t < DTYPE_N */
 const struct dtype_info *dtype_info(enum dtype t);
 
-/* Bytes of n elements stored in a row; DTYPE_W4 rounds up to whole words.
+/* Bytes of n elements stored in a row; DTYPE_W2 to DTYPE_W8 round up to whole words.
  * err: -1 when n is negative or no multiple of the block, or when the product overflows */
 int64_t dtype_row_bytes(enum dtype t, int64_t n);
 
@@ -130,19 +141,49 @@ uint16_t f32_to_bf16(float f);
 }
 #endif
 
+/* Bits of a dense integer row; 0 when t is none of DTYPE_W2 to DTYPE_W8. */
+static inline int32_t dtype_packed_bits(enum dtype t) {
+    return t >= DTYPE_W2 && t <= DTYPE_W8 ? 2 + (int32_t)t - (int32_t)DTYPE_W2 : 0;
+}
+
+/* How the input of a product is quantized before it. The product is then one of codes: integers
+ * exact in 32 bits or f32 sums of fp8 and fp4 codes, a partial sum for each group of columns that
+ * shares scales on both sides, each times both scales in f32.
+ * src: compressed-tensors, quantization/lifecycle/forward.py and utils/helpers.py */
+enum actq_type {
+    ACTQ_NONE,    /* the input is multiplied as it is */
+    ACTQ_I8,      /* -128..127; dynamic symmetric scale = absmax / 127.5 */
+    ACTQ_F8_E4M3, /* clamped to +-448; dynamic scale = absmax / 448 */
+    ACTQ_F4       /* E2M1, groups of 16 with an F8_E4M3 scale under one global scale (NVFP4) */
+};
+
+struct actq {
+    enum actq_type type;
+    bool is_static;  /* scale and zero below; else found for each row and group at run time */
+    bool asymmetric; /* I8 alone */
+    int32_t group;   /* columns that share a scale; 0: all k */
+    float scale;     /* is_static */
+    int32_t zero;    /* is_static, asymmetric */
+    float global;    /* F4: 448 * 6 / absmax of the calibration */
+};
+
 /* One weight matrix [n,k] row-major in its stored format; y = x W^T.
  * All pointers are borrowed (the checkpoint's map or the weights' memory). */
 struct wmat {
     enum dtype type;
     int32_t n;        /* rows = output features */
     int32_t k;        /* columns = input features */
-    const void *data; /* ref, [n] rows of row_bytes bytes; DTYPE_W4: u32 [n, ceil(k/8)] */
+    const void *data; /* ref, [n] rows of row_bytes bytes */
     int64_t row_bytes;
-    /* DTYPE_W4 alone: */
-    const void *scale;     /* ref, [n, k/group] of scale_type; NULL otherwise */
-    enum dtype scale_type; /* F32, F16 or BF16 */
-    const int8_t *zero;    /* ref, [n, k/group] signed; NULL: symmetric */
-    int32_t group;         /* columns that share a scale; k for per-channel */
+    /* Scaled types alone; NG = ceil(n / row_group), KG = ceil(k / group): */
+    const void *scale;     /* ref, [NG, KG] of scale_type; NULL otherwise */
+    enum dtype scale_type; /* F32, F16, BF16, F8_E4M3 (NVFP4) or F8_E8M0 (MX) */
+    const int8_t *zero;    /* ref, [NG, KG] signed; NULL: symmetric */
+    int32_t group;         /* columns that share a scale; k for per-channel and per-tensor */
+    int32_t row_group;     /* rows that share a scale; 0: each row has its own; n for per-tensor */
+    float global;          /* divides every scale; 0: none */
+    const int32_t *g_idx;  /* ref, [k] group of each column (act-order), 0..KG-1; NULL: k / group */
+    struct actq act;
 };
 
 #endif

@@ -57,7 +57,13 @@ static const char *type_name(enum dtype t) {
     case DTYPE_TQ1_0:
     case DTYPE_TQ2_0:
     case DTYPE_MXFP4:
+    case DTYPE_W2:
+    case DTYPE_W3:
     case DTYPE_W4:
+    case DTYPE_W5:
+    case DTYPE_W6:
+    case DTYPE_W7:
+    case DTYPE_W8:
     case DTYPE_N:
         break;
     }
