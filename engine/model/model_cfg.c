@@ -4,6 +4,28 @@
 
 #include "engine/base/err.h"
 
+int32_t model_cfg_kv_group_of(const struct kv_groups *g, const struct layer_cfg *layer) {
+    return layer->window > 0 ? g->n - 1 : 0;
+}
+
+void model_cfg_kv_groups(const struct model_cfg *c, struct kv_groups *out) {
+    struct kv_groups g = {0};
+    int32_t n_full = 0;
+    int32_t window = 0;
+    for (int32_t i = 0; i < c->n_layer; i++) {
+        n_full += c->layer[i].window == 0;
+        window = i32_max(window, c->layer[i].window);
+    }
+    if (n_full > 0) {
+        g.n_layer[g.n++] = n_full;
+    }
+    if (n_full < c->n_layer) {
+        g.window[g.n] = window;
+        g.n_layer[g.n++] = c->n_layer - n_full;
+    }
+    *out = g;
+}
+
 int64_t model_cfg_kv_bytes_per_token(const struct model_cfg *c, enum dtype kv_type) {
     const struct dtype_info *t = dtype_info(kv_type);
     int64_t head = i64_div_up(c->head_dim, t->block) * t->block_bytes;

@@ -63,6 +63,21 @@ struct model_cfg {
     struct layer_cfg layer[MODEL_LAYERS_MAX]; /* [L] */
 };
 
+/* Layers whose caches keep the same positions: group 0 sees everything where a model has such
+ * layers; windowed layers form the last group, with the largest of their windows. */
+enum { MODEL_KV_GROUPS = 2 };
+
+struct kv_groups {
+    int32_t n;                        /* 1..MODEL_KV_GROUPS */
+    int32_t window[MODEL_KV_GROUPS];  /* 0: all positions */
+    int32_t n_layer[MODEL_KV_GROUPS]; /* at least 1 */
+};
+
+void model_cfg_kv_groups(const struct model_cfg *c, struct kv_groups *out);
+
+/* The group of a layer. */
+int32_t model_cfg_kv_group_of(const struct kv_groups *g, const struct layer_cfg *layer);
+
 /* KV cache bytes of one token: 2 x L x K x D x bytes of an element; in block formats a head takes
  * whole blocks. */
 int64_t model_cfg_kv_bytes_per_token(const struct model_cfg *c, enum dtype kv_type);

@@ -54,13 +54,13 @@ open_machine(struct calib *c, const struct weights *w, const char *backend, int3
                              .k_max = i32_max(k_max, c->sample_tok),
                              .ctx_max = c->sample_tok,
                              .n_head_max = m->n_head};
+    int32_t n = (int32_t)i64_div_up(c->sample_tok, BLOCK_TOK);
+    const int32_t n_blocks[MODEL_KV_GROUPS] = {n, n};
     int rc = backend_find(backend ? backend : "cpu", &c->ops);
     rc = rc ? rc : c->ops->open(&o, &c->be);
     c->one = *m;
     c->one.n_layer = 1;
-    rc = rc ? rc
-            : kvmem_init(&c->kv, c->ops, c->be, &c->one, DTYPE_F32,
-                         (int32_t)i64_div_up(c->sample_tok, BLOCK_TOK), BLOCK_TOK);
+    rc = rc ? rc : kvmem_init(&c->kv, c->ops, c->be, &c->one, DTYPE_F32, n_blocks, BLOCK_TOK);
     return rc ? rc : forward_init(&c->fw, c->ops, c->be, w, c->sample_tok, 1, c->sample_tok);
 }
 

@@ -58,7 +58,9 @@ struct engine {
     struct forward fw;
     struct sched sched;
     struct plan plan;
-    struct batch batch;
+    struct batch_set batch;
+    struct kv_groups groups; /* of the model's layers */
+    int32_t n_blocks[MODEL_KV_GROUPS];
     struct sampler sampler;
     int32_t *picked;       /* own, [running_max] sampled tokens by plan item */
     float *picked_logprob; /* own, [running_max] */
@@ -82,13 +84,32 @@ static void fill_defaults(const struct weights *w, struct engine_opts *o) {
     o->running_max = o->running_max ? o->running_max : i32_min(DEFAULT_RUNNING, o->batch_tok_max);
     o->waiting_max = o->waiting_max ? o->waiting_max : DEFAULT_WAITING;
     o->ctx_max = o->ctx_max ? i32_min(o->ctx_max, c->ctx_max) : c->ctx_max;
-    if (o->n_blocks == 0) {
-        int64_t block = model_cfg_kv_bytes_per_token(c, o->kv_type) * o->block_tok;
-        int64_t all = o->running_max * i64_div_up(o->ctx_max, o->block_tok);
-        int64_t one = i64_div_up(o->ctx_max, o->block_tok); /* blocks of one whole context */
-        int64_t n = o->kv_bytes > 0 ? o->kv_bytes / block
-                                    : i64_min(all, i64_max(one, DEFAULT_KV_BYTES / block));
-        o->n_blocks = (int32_t)i64_min(n, KVPOOL_BLOCKS_MAX);
+}
+
+/* Shares the cache's memory out among the groups of layers, so that all run out at the same number
+ * of whole contexts; a windowed group gets at least what one sequence needs. */
+static void size_pools(struct engine *e) {
+    const struct engine_opts *o = &e->opts;
+    const struct model_cfg *c = &e->w->cfg;
+    struct sched_opts so = {
+        .block_tok = o->block_tok, .batch_tok_max = o->batch_tok_max, .chunk_max = o->chunk_max};
+    int64_t layer = model_cfg_kv_bytes_per_token(c, o->kv_type) / c->n_layer * o->block_tok;
+    int64_t one[MODEL_KV_GROUPS] = {0}; /* blocks of one whole context */
+    int64_t bytes = 0;                  /* of those */
+    for (int32_t g = 0; g < e->groups.n; g++) {
+        so.group[g].window = e->groups.window[g];
+        one[g] = sched_blocks_needed(&so, g, o->ctx_max);
+        bytes += one[g] * layer * e->groups.n_layer[g];
+    }
+    double share = fmin(o->running_max, fmax(1, (double)DEFAULT_KV_BYTES / (double)bytes));
+    share = o->kv_bytes > 0 ? (double)o->kv_bytes / (double)bytes : share;
+    for (int32_t g = 0; g < e->groups.n; g++) {
+        double n = floor(share * (double)one[g] * (1 + 1e-12)); /* why: 5 must not become 4.9999 */
+        n = o->n_blocks > 0 ? o->n_blocks : n;
+        if (o->n_blocks == 0 && e->groups.window[g] > 0 && e->groups.n > 1 && n >= 1) {
+            n = fmax(n, (double)one[g]);
+        }
+        e->n_blocks[g] = (int32_t)fmin(n, KVPOOL_BLOCKS_MAX);
     }
 }
 
@@ -113,10 +134,12 @@ static int check_given(const struct engine_opts *o) {
     return rc ? rc : check_count("kv_type", o->kv_type, DTYPE_N - 1);
 }
 
-static int check_opts(const struct engine_opts *o) {
-    if (o->n_blocks < 1) {
-        return err_set(ERR_RANGE, "engine: %lld bytes hold no KV block of %d tokens",
-                       (long long)o->kv_bytes, o->block_tok);
+static int check_pools(const struct engine *e) {
+    for (int32_t g = 0; g < e->groups.n; g++) {
+        if (e->n_blocks[g] < 1) {
+            return err_set(ERR_RANGE, "engine: %lld bytes hold no KV block of %d tokens",
+                           (long long)e->opts.kv_bytes, e->opts.block_tok);
+        }
     }
     return 0;
 }
@@ -137,7 +160,7 @@ static int open_backend(struct engine *e) {
 
 static int open_parts(struct engine *e) {
     const struct engine_opts *o = &e->opts;
-    struct sched_opts so = {.n_blocks = o->n_blocks,
+    struct sched_opts so = {.n_group = e->groups.n,
                             .block_tok = o->block_tok,
                             .batch_tok_max = o->batch_tok_max,
                             .running_max = o->running_max,
@@ -147,14 +170,18 @@ static int open_parts(struct engine *e) {
                             .salt = o->salt};
     int64_t n = o->running_max;
     int32_t rows = i32_min(OUT_ROWS, o->batch_tok_max);
+    for (int32_t g = 0; g < e->groups.n; g++) {
+        so.group[g] =
+            (struct sched_group){.n_blocks = e->n_blocks[g], .window = e->groups.window[g]};
+    }
     int rc = sched_init(&e->sched, &so);
     rc = rc ? rc : plan_init(&e->plan, o->running_max);
     rc = rc ? rc
-            : batch_init(&e->batch, o->batch_tok_max, o->running_max,
+            : batch_init(&e->batch, e->groups.n, o->batch_tok_max, o->running_max,
                          (int32_t)i64_div_up(o->ctx_max, o->block_tok));
     rc = rc ? rc : open_backend(e);
     rc = rc ? rc
-            : kvmem_init(&e->kv, e->ops, e->be, &e->w->cfg, o->kv_type, o->n_blocks, o->block_tok);
+            : kvmem_init(&e->kv, e->ops, e->be, &e->w->cfg, o->kv_type, e->n_blocks, o->block_tok);
     rc = rc ? rc : forward_init(&e->fw, e->ops, e->be, e->w, o->batch_tok_max, rows, o->ctx_max);
     rc = rc ? rc : sampler_init(&e->sampler, e->w->cfg.vocab);
     rc = rc ? rc
@@ -172,21 +199,25 @@ static int open_parts(struct engine *e) {
 }
 
 static void update_stats(struct engine *e) {
-    const struct kvpool *p = &e->sched.pool;
     pthread_mutex_lock(&e->stats_lock);
     struct engine_stats *s = &e->stats;
     s->n_running = e->sched.n_running;
     s->n_waiting = e->sched.n_waiting;
-    s->n_blocks = p->n_blocks;
-    s->n_blocks_active = p->n_active;
-    s->n_blocks_cached = p->n_cached;
+    s->n_blocks = s->n_blocks_active = s->n_blocks_cached = 0;
+    s->n_evicted = 0;
+    for (int32_t g = 0; g < e->groups.n; g++) {
+        const struct kvpool *p = &e->sched.pool[g];
+        s->n_blocks += p->n_blocks;
+        s->n_blocks_active += p->n_active;
+        s->n_blocks_cached += p->n_cached;
+        s->n_evicted += p->n_evicted;
+    }
     s->n_step = e->sched.n_step;
     s->n_tok_computed += e->plan.n_tok;
     s->n_tok_generated = e->n_generated;
     s->n_preempted = e->sched.n_preempted;
-    s->n_prefix_hit_tok = p->n_hit_tok;
-    s->n_prefix_query_tok = p->n_query_tok;
-    s->n_evicted = p->n_evicted;
+    s->n_prefix_hit_tok = e->sched.n_hit_tok;
+    s->n_prefix_query_tok = e->sched.n_query_tok;
     s->batch_tok_last = e->plan.n_tok;
     s->kv_bytes = e->kv.bytes;
     s->kv_bytes_per_token = model_cfg_kv_bytes_per_token(&e->w->cfg, e->opts.kv_type);
@@ -207,7 +238,9 @@ int engine_open(const struct weights *w, const struct engine_opts *opts, struct 
     int rc = check_given(&e->opts);
     if (!rc) {
         fill_defaults(w, &e->opts);
-        rc = check_opts(&e->opts);
+        model_cfg_kv_groups(&w->cfg, &e->groups);
+        size_pools(e);
+        rc = check_pools(e);
     }
     rc = rc ? rc : open_parts(e);
     if (rc) {
@@ -276,9 +309,9 @@ static int check_request(const struct engine *e, const struct engine_request *r)
         return err_set(ERR_LIMIT, "prompt of %d tokens, the context holds %d%s", r->n_ids,
                        o->ctx_max, r->score ? "" : " with at least one new token");
     }
-    if (i64_div_up(r->n_ids + (r->score ? 0 : 1), o->block_tok) > o->n_blocks) {
-        return err_set(ERR_LIMIT, "prompt of %d tokens, the KV cache holds %lld (%d blocks of %d)",
-                       r->n_ids, (long long)o->n_blocks * o->block_tok, o->n_blocks, o->block_tok);
+    int rc = sched_check_fits(&e->sched.opts, r->n_ids, !r->score);
+    if (rc) {
+        return rc;
     }
     for (int32_t i = 0; i < r->n_ids; i++) {
         if (r->ids[i] < 0 || r->ids[i] >= e->w->cfg.vocab) {
@@ -302,7 +335,7 @@ static int job_create(struct engine *e, const struct engine_request *r, struct j
         return ERR_NOMEM;
     }
     int32_t max_new = r->score ? 0 : i32_min(r->max_new, e->opts.ctx_max - r->n_ids);
-    int rc = seq_create(r->ids, r->n_ids, max_new, e->opts.block_tok, &j->seq);
+    int rc = seq_create(r->ids, r->n_ids, max_new, e->opts.block_tok, e->groups.n, &j->seq);
     if (rc) {
         mem_free(j);
         return rc;
@@ -434,7 +467,7 @@ static void use_row(struct engine *e, int32_t item, int32_t pos, const float *lo
 
 /* Computes the wanted rows of logits, a slice at a time, and hands each to its item. */
 static int use_logits(struct engine *e) {
-    const struct batch *b = &e->batch;
+    const struct batch *b = &e->batch.group[0];
     int32_t item = 0;
     for (int32_t r0 = 0; r0 < b->n_out; r0 += e->fw.out_max) {
         int32_t n = i32_min(e->fw.out_max, b->n_out - r0);
@@ -456,14 +489,14 @@ static int use_logits(struct engine *e) {
 static int compute(struct engine *e) {
     for (int32_t i = 0; i < e->plan.n_item; i++) {
         const struct plan_item *it = &e->plan.item[i];
-        if (it->cow_src >= 0) {
-            int rc = kvmem_copy(&e->kv, it->cow_src, it->cow_dst);
+        for (int32_t g = 0; g < e->groups.n && it->cow_src[g] >= 0; g++) {
+            int rc = kvmem_copy(&e->kv, g, it->cow_src[g], it->cow_dst[g]);
             if (rc) {
                 return rc;
             }
         }
     }
-    int rc = forward_run(&e->fw, &e->kv, &e->batch);
+    int rc = forward_run(&e->fw, &e->kv, e->batch.group);
     return rc ? rc : use_logits(e);
 }
 
@@ -578,7 +611,7 @@ int engine_score(
 }
 
 void engine_flush(struct engine *e) {
-    kvpool_flush(&e->sched.pool);
+    sched_flush(&e->sched);
 }
 
 void engine_stats(struct engine *e, struct engine_stats *out) {

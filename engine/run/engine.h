@@ -24,7 +24,7 @@ struct engine_opts {
     int32_t chunk_max;     /* [batch_tok_max] tokens of one sequence in a step */
     int32_t ctx_max;       /* [the model's] longest sequence */
     int64_t kv_bytes;      /* [256 MiB, or one whole context] cache memory */
-    int32_t n_blocks;      /* [from kv_bytes] cache blocks */
+    int32_t n_blocks;      /* [from kv_bytes] cache blocks of each group of layers */
     enum dtype kv_type;    /* [F32] */
     bool no_prefix_cache;
     bool logprobs; /* fill event.logprob */

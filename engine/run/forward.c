@@ -223,10 +223,10 @@ int forward_layer(struct forward *f,
     return rc ? rc : mlp(f, lw, b, x, tap);
 }
 
-int forward_run(struct forward *f, struct kvmem *kv, const struct batch *b) {
-    int rc = forward_embed(f, b);
+int forward_run(struct forward *f, struct kvmem *kv, const struct batch *group) {
+    int rc = forward_embed(f, &group[0]);
     for (int32_t i = 0; i < f->w->cfg.n_layer && !rc; i++) {
-        rc = forward_layer(f, &f->w->layer[i], &kv->layer[i], b, f->x, NULL);
+        rc = forward_layer(f, &f->w->layer[i], &kv->layer[i], &group[kv->group[i]], f->x, NULL);
     }
     return rc;
 }

@@ -73,8 +73,9 @@ int forward_layer(struct forward *f,
                   float *x,
                   const struct tap *tap);
 
-/* All layers of f->w: f->x holds the last hidden state of every row. */
-int forward_run(struct forward *f, struct kvmem *kv, const struct batch *b);
+/* All layers of f->w: f->x holds the last hidden state of every row.
+ * in: one batch for each group of kv, equal but for slot and block_table */
+int forward_run(struct forward *f, struct kvmem *kv, const struct batch *group);
 
 /* f->logits [n,V] = head(norm(x[row])) for n <= out_max rows of x [T,E]. */
 int forward_logits(struct forward *f, const float *x, const int32_t *row, int32_t n);

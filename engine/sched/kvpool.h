@@ -11,7 +11,7 @@
  *  5. No two published blocks have equal hash and tokens.
  *  6. The published map holds exactly the published blocks.
  *  7. A sequence gives its blocks back tail first, so that the head of a prefix is evicted last.
- *  8. A hit compares parent hash and tokens, so that a hash collision is never a wrong answer.
+ *  8. A hit compares parent hash and tokens.
  *
  * src: block hash chain as in vLLM's prefix caching design document; the layout here is our own. */
 #ifndef ENGINE_SCHED_KVPOOL_H
@@ -47,8 +47,6 @@ struct kvpool {
     int32_t n_cached;
     int32_t n_active;
     struct hash128 root; /* parent of a first block: the salt */
-    int64_t n_hit_tok;   /* tokens served from the cache */
-    int64_t n_query_tok; /* tokens asked for */
     int64_t n_evicted;
 };
 

@@ -4,19 +4,24 @@
 
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
+#include "engine/sched/prefix.h"
 
 int sched_init(struct sched *s, const struct sched_opts *o) {
     if (o->batch_tok_max < 1 || o->running_max < 1 || o->waiting_max < 0 || o->chunk_max < 0 ||
-        o->running_max > o->batch_tok_max) {
+        o->running_max > o->batch_tok_max || o->n_group < 1 || o->n_group > KVGROUP_MAX) {
         return err_set(
             ERR_RANGE,
-            "scheduler: %d tokens a step, %d running (at most as many), %d waiting, chunk %d",
-            o->batch_tok_max, o->running_max, o->waiting_max, o->chunk_max);
+            "scheduler: %d tokens a step, %d running (at most as many), %d waiting, chunk %d, "
+            "%d groups",
+            o->batch_tok_max, o->running_max, o->waiting_max, o->chunk_max, o->n_group);
     }
     *s = (struct sched){.opts = *o};
-    int rc = kvpool_init(&s->pool, o->n_blocks, o->block_tok, o->salt);
-    if (rc) {
-        return rc;
+    for (int32_t g = 0; g < o->n_group; g++) {
+        int rc = kvpool_init(&s->pool[g], o->group[g].n_blocks, o->block_tok, o->salt);
+        if (rc) {
+            sched_fini(s);
+            return rc;
+        }
     }
     int64_t p = (int64_t)sizeof *s->running;
     s->running = mem_array(MEM_SCHED, o->running_max, p);
@@ -30,7 +35,9 @@ int sched_init(struct sched *s, const struct sched_opts *o) {
 }
 
 void sched_fini(struct sched *s) {
-    kvpool_fini(&s->pool);
+    for (int32_t g = 0; g < KVGROUP_MAX; g++) {
+        kvpool_fini(&s->pool[g]);
+    }
     mem_free(s->running);
     mem_free(s->waiting);
     mem_free(s->done);
@@ -73,12 +80,34 @@ static void list_remove(struct seq **list, int32_t *n, int32_t i) {
     (*n)--;
 }
 
+static int32_t chunk_most(const struct sched_opts *o) {
+    return o->chunk_max > 0 ? i32_min(o->chunk_max, o->batch_tok_max) : o->batch_tok_max;
+}
+
+int32_t sched_blocks_needed(const struct sched_opts *o, int32_t g, int32_t n_tok) {
+    int32_t all = (int32_t)i64_div_up(n_tok, o->block_tok);
+    int64_t span = (int64_t)o->group[g].window - 1 + chunk_most(o); /* seen by a chunk's rows */
+    return o->group[g].window == 0 ? all
+                                   : (int32_t)i64_min(all, i64_div_up(span, o->block_tok) + 1);
+}
+
+int sched_check_fits(const struct sched_opts *o, int32_t n_prompt, bool generates) {
+    for (int32_t g = 0; g < o->n_group; g++) {
+        int32_t need = sched_blocks_needed(o, g, n_prompt + (generates ? 1 : 0));
+        if (need > o->group[g].n_blocks) {
+            return err_set(
+                ERR_LIMIT,
+                "prompt of %d tokens needs %d cache blocks of %d tokens, the pool has %d", n_prompt,
+                need, o->block_tok, o->group[g].n_blocks);
+        }
+    }
+    return 0;
+}
+
 int sched_submit(struct sched *s, struct seq *q, int64_t now_ns) {
-    int32_t need = blocks_for(s, q->n_prompt + (q->score ? 0 : 1));
-    if (need > s->opts.n_blocks) {
-        return err_set(ERR_LIMIT,
-                       "prompt of %d tokens needs %d cache blocks of %d tokens, the pool has %d",
-                       q->n_prompt, need, s->opts.block_tok, s->opts.n_blocks);
+    int rc = sched_check_fits(&s->opts, q->n_prompt, !q->score);
+    if (rc) {
+        return rc;
     }
     if (s->n_waiting >= s->opts.waiting_max) {
         return err_set(ERR_BUSY, "%d requests are waiting already", s->n_waiting);
@@ -89,10 +118,14 @@ int sched_submit(struct sched *s, struct seq *q, int64_t now_ns) {
     return 0;
 }
 
+void sched_flush(struct sched *s) {
+    for (int32_t g = 0; g < s->opts.n_group; g++) {
+        kvpool_flush(&s->pool[g]);
+    }
+}
+
 static void give_blocks(struct sched *s, struct seq *q) {
-    kvpool_release(&s->pool, q->block, q->n_block);
-    q->n_block = 0;
-    q->n_published = 0;
+    prefix_drop(s, q);
     q->n_computed = 0;
 }
 
@@ -145,15 +178,26 @@ static struct seq *preempt_last(struct sched *s, struct plan *p, const struct se
     return NULL;
 }
 
+/* Takes what group g lacks for n_tok tokens. out: false, nothing taken, when the pool lacks it */
+static bool take_upto(struct sched *s, struct seq *q, int32_t g, int32_t n_tok) {
+    struct kvheld *held = &q->held[g];
+    int32_t more = i32_max(blocks_for(s, n_tok) - held->n, 0);
+    if (kvpool_take(&s->pool[g], more, held->id + held->n) != 0) {
+        return false;
+    }
+    held->n += more;
+    return true;
+}
+
 /* Makes sure that q holds blocks for n_tok tokens. out: false when q itself had to give way */
 static bool ensure_blocks(struct sched *s, struct plan *p, struct seq *q, int32_t n_tok) {
-    int32_t more = blocks_for(s, n_tok) - q->n_block;
-    while (more > 0 && kvpool_take(&s->pool, more, q->block + q->n_block) != 0) {
-        if (!preempt_last(s, p, q)) {
-            return false;
+    for (int32_t g = 0; g < s->opts.n_group; g++) {
+        while (!take_upto(s, q, g, n_tok)) {
+            if (!preempt_last(s, p, q)) {
+                return false;
+            }
         }
     }
-    q->n_block += i32_max(more, 0);
     return true;
 }
 
@@ -163,8 +207,8 @@ static void add_item(struct plan *p, struct seq *q, int32_t n) {
                            .start = q->n_computed,
                            .n = n,
                            .sample = q->n_computed + n == q->n_known && !q->score,
-                           .cow_src = -1,
-                           .cow_dst = -1};
+                           .cow_src = {-1, -1},
+                           .cow_dst = {-1, -1}};
     p->n_tok += n;
 }
 
@@ -206,84 +250,41 @@ static void plan_running(struct sched *s, struct plan *p, bool decode) {
     }
 }
 
-/* Shares the cached blocks of q's known tokens. out: tokens found */
-static int32_t share_prefix(struct sched *s, struct seq *q) {
-    int32_t P = s->opts.block_tok;
-    int32_t n_full = q->n_known / P;
-    q->chain = s->pool.root;
-    q->n_published = 0;
-    if (s->opts.no_prefix_cache || q->score) {
-        return 0;
-    }
-    for (int32_t i = 0; i < n_full; i++) {
-        struct hash128 h;
-        int32_t id = kvpool_find(&s->pool, q->chain, q->tok + (int64_t)i * P, &h);
-        if (id < 0) {
-            break;
+/* What the first waiting sequence needs beside its shared blocks: a full group the blocks of all
+ * known tokens, so that a prompt that was begun can end; a windowed one those of the first chunk.
+ */
+static bool take_admission(struct sched *s, struct seq *q, int32_t n) {
+    for (int32_t g = 0; g < s->opts.n_group; g++) {
+        int32_t upto = s->opts.group[g].window == 0 ? q->n_known : q->n_computed + n;
+        if (!take_upto(s, q, g, upto)) {
+            return false;
         }
-        kvpool_share(&s->pool, id);
-        q->block[q->n_block++] = id;
-        q->chain = h;
-        q->n_published++;
     }
-    return q->n_published * P;
-}
-
-/* Gives the last shared block back, so that its tokens are computed again. */
-static void drop_last(struct sched *s, struct seq *q) {
-    int32_t last = q->block[q->n_block - 1];
-    q->chain = s->pool.block[last].parent;
-    q->n_published--;
-    q->n_block--;
-    kvpool_release(&s->pool, &last, 1);
-}
-
-/* A hit of every known token: the last one is computed again, into a private copy of its block
- * (law 4, and copy on write); without a block for the copy, the whole block is computed again.
- * out: computed tokens; src and dst of the copy, -1 when there is none */
-static int32_t keep_one(struct sched *s, struct seq *q, int32_t *src, int32_t *dst) {
-    int32_t copy = -1;
-    *src = q->block[q->n_block - 1];
-    if (kvpool_take(&s->pool, 1, &copy) != 0) {
-        drop_last(s, q);
-        *src = -1;
-        return q->n_known - s->opts.block_tok;
-    }
-    /* why: the source may be evicted and written later in this very plan; copies are executed in
-     * plan order ahead of all writes, so its content is still there */
-    drop_last(s, q);
-    q->block[q->n_block++] = copy;
-    *dst = copy;
-    return q->n_known - 1;
+    return true;
 }
 
 /* Tries to admit the first waiting sequence. out: false when it must wait on */
 static bool admit(struct sched *s, struct plan *p) {
     struct seq *q = s->waiting[0];
-    int32_t src = -1;
-    int32_t dst = -1;
-    int32_t computed = share_prefix(s, q);
-    if (computed == q->n_known) {
-        computed = keep_one(s, q, &src, &dst);
-    }
-    int32_t want = blocks_for(s, q->n_known) - q->n_block;
-    if (kvpool_take(&s->pool, want, q->block + q->n_block) != 0) {
+    struct prefix_copy copy;
+    q->n_computed = prefix_share(s, q, &copy);
+    int32_t computed = q->n_computed;
+    int32_t n = chunk_of(s, p, q);
+    if (!take_admission(s, q, n)) {
         give_blocks(s, q);
         return false;
     }
-    q->n_block += want;
-    q->n_computed = computed;
     if (q->n_preempt == 0) {
         q->n_cached = computed;
-        s->pool.n_hit_tok += computed;
-        s->pool.n_query_tok += q->n_prompt;
+        s->n_hit_tok += computed;
+        s->n_query_tok += q->n_prompt;
     }
     list_remove(s->waiting, &s->n_waiting, 0);
     s->running[s->n_running++] = q;
     q->state = SEQ_RUNNING;
-    add_item(p, q, chunk_of(s, p, q));
-    p->item[p->n_item - 1].cow_src = src;
-    p->item[p->n_item - 1].cow_dst = dst;
+    add_item(p, q, n);
+    memcpy(p->item[p->n_item - 1].cow_src, copy.src, sizeof copy.src);
+    memcpy(p->item[p->n_item - 1].cow_dst, copy.dst, sizeof copy.dst);
     p->n_admitted++;
     return true;
 }
@@ -306,7 +307,23 @@ static void publish_full(struct sched *s, struct seq *q) {
     }
     for (; (q->n_published + 1) * P <= q->n_computed; q->n_published++) {
         int32_t i = q->n_published;
-        q->chain = kvpool_publish(&s->pool, q->block[i], q->chain, q->tok + (int64_t)i * P);
+        struct hash128 parent = q->chain;
+        for (int32_t g = 0; g < s->opts.n_group; g++) {
+            q->chain =
+                kvpool_publish(&s->pool[g], q->held[g].id[i], parent, q->tok + (int64_t)i * P);
+        }
+    }
+}
+
+/* Gives back the blocks that have left the window of the next row. */
+static void slide(struct sched *s, struct seq *q) {
+    for (int32_t g = 0; g < s->opts.n_group; g++) {
+        struct kvheld *held = &q->held[g];
+        int32_t first = prefix_first_seen(s, g, q->n_computed);
+        for (; held->first < first; held->first++) {
+            kvpool_release(&s->pool[g], held->id + held->first, 1);
+            held->id[held->first] = -1;
+        }
     }
 }
 
@@ -329,6 +346,7 @@ void sched_commit(struct sched *s, const struct plan *p, const int32_t *tokens) 
         }
         q->n_computed += it->n;
         publish_full(s, q);
+        slide(s, q);
         if (it->sample && q->n_known < q->cap) {
             q->tok[q->n_known++] = tokens[i];
             f = verdict(q, tokens[i]);
@@ -355,34 +373,56 @@ struct seq *sched_pop_done(struct sched *s) {
     return q;
 }
 
+/* Law of one sequence: a waiting one holds nothing; a running one holds all blocks from the first
+ * that its next row sees up to its computed tokens, and no earlier one. */
+static int check_seq(const struct sched *s, const struct seq *q, bool running) {
+    bool ok = running == (q->state == SEQ_RUNNING) && q->n_computed <= q->n_known &&
+              q->n_known <= q->cap && q->n_group == s->opts.n_group;
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->opts.n_group && ok; g++) {
+        const struct kvheld *held = &q->held[g];
+        n = held->n;
+        ok = running ? (int64_t)n * s->opts.block_tok >= q->n_computed &&
+                           held->first == prefix_first_seen(s, g, q->n_computed)
+                     : n == 0 && held->first == 0;
+    }
+    return ok ? 0
+              : err_set(ERR_INTERNAL, "sequence %llu: state %d, %d of %d tokens, %d blocks",
+                        (unsigned long long)q->id, (int)q->state, q->n_computed, q->n_known, n);
+}
+
+/* Reference counts of group g are exactly the sequences' holdings. */
+static int check_group(const struct sched *s, int32_t g) {
+    const struct kvpool *p = &s->pool[g];
+    int rc = kvpool_check(p);
+    int32_t *n_held = rc ? NULL : mem_array(MEM_SCHED, p->n_blocks, (int64_t)sizeof *n_held);
+    if (!n_held) {
+        return rc ? rc : ERR_NOMEM;
+    }
+    for (int32_t i = 0; i < s->n_running; i++) {
+        const struct kvheld *held = &s->running[i]->held[g];
+        for (int32_t j = held->first; j < held->n; j++) {
+            n_held[held->id[j]]++;
+        }
+    }
+    for (int32_t i = 0; i < p->n_blocks && !rc; i++) {
+        if (n_held[i] != p->block[i].ref) {
+            rc = err_set(ERR_INTERNAL, "group %d, block %d: %d references, held by %d sequences", g,
+                         i, p->block[i].ref, n_held[i]);
+        }
+    }
+    mem_free(n_held);
+    return rc;
+}
+
 int sched_check(const struct sched *s) {
-    int rc = kvpool_check(&s->pool);
-    if (rc) {
-        return rc;
+    int rc = 0;
+    for (int32_t i = 0; i < s->n_running + s->n_waiting && !rc; i++) {
+        bool running = i < s->n_running;
+        rc = check_seq(s, running ? s->running[i] : s->waiting[i - s->n_running], running);
     }
-    int32_t *held = mem_array(MEM_SCHED, s->opts.n_blocks, (int64_t)sizeof *held);
-    if (!held) {
-        return ERR_NOMEM;
+    for (int32_t g = 0; g < s->opts.n_group && !rc; g++) {
+        rc = check_group(s, g);
     }
-    for (int32_t i = 0; i < s->n_running + s->n_waiting; i++) {
-        const struct seq *q = i < s->n_running ? s->running[i] : s->waiting[i - s->n_running];
-        if ((i < s->n_running) != (q->state == SEQ_RUNNING) ||
-            (q->state == SEQ_WAITING && q->n_block > 0) || q->n_computed > q->n_known ||
-            q->n_known > q->cap || (int64_t)q->n_block * s->opts.block_tok < q->n_computed) {
-            rc = err_set(ERR_INTERNAL, "sequence %llu: state %d, %d of %d tokens, %d blocks",
-                         (unsigned long long)q->id, (int)q->state, q->n_computed, q->n_known,
-                         q->n_block);
-        }
-        for (int32_t j = 0; j < q->n_block; j++) {
-            held[q->block[j]]++;
-        }
-    }
-    for (int32_t i = 0; i < s->opts.n_blocks && !rc; i++) {
-        if (held[i] != s->pool.block[i].ref) {
-            rc = err_set(ERR_INTERNAL, "block %d: %d references, held by %d sequences", i,
-                         s->pool.block[i].ref, held[i]);
-        }
-    }
-    mem_free(held);
     return rc;
 }

@@ -5,15 +5,27 @@
  * When a running sequence needs a block and none is available, the last of the running order is
  * preempted: its blocks go back, its tokens stay, and it waits at its old place in the queue. A
  * sequence that alone fills the pool ends with FINISH_LENGTH, so that somebody always progresses.
- */
+ *
+ * Layers form groups, each with its own pool: those that attend to everything, and those with a
+ * sliding window. A block of a windowed group goes back as soon as no later row can see it, so such
+ * a group needs a bounded number of blocks however long a sequence grows. A cached prefix serves a
+ * sequence when every group still has the blocks that the next row sees: all of them in a full
+ * group, the last window in the other.
+ * src: the hybrid cache of vLLM, design/hybrid_kv_cache_manager (idea; the search is our own). */
 #ifndef ENGINE_SCHED_SCHED_H
 #define ENGINE_SCHED_SCHED_H
 
 #include "engine/sched/kvpool.h"
 #include "engine/sched/seq.h"
 
-struct sched_opts {
+struct sched_group {
     int32_t n_blocks;
+    int32_t window; /* a row at position p sees positions > p - window; 0: all */
+};
+
+struct sched_opts {
+    struct sched_group group[KVGROUP_MAX];
+    int32_t n_group;       /* 1..KVGROUP_MAX */
     int32_t block_tok;     /* P */
     int32_t batch_tok_max; /* token budget of a step */
     int32_t running_max;   /* sequences at once */
@@ -28,9 +40,9 @@ struct plan_item {
     struct seq *seq; /* ref */
     int32_t start;
     int32_t n;
-    bool sample;     /* these are its last known tokens: a new one is sampled */
-    int32_t cow_src; /* block whose content must be copied to cow_dst first; -1: none */
-    int32_t cow_dst;
+    bool sample;                  /* these are its last known tokens: a new one is sampled */
+    int32_t cow_src[KVGROUP_MAX]; /* block of each group whose content must be copied to cow_dst */
+    int32_t cow_dst[KVGROUP_MAX]; /* first; -1: none, then in no group */
 };
 
 struct plan {
@@ -44,8 +56,10 @@ struct plan {
 
 struct sched {
     struct sched_opts opts;
-    struct kvpool pool;
-    struct seq **running; /* own, [running_max] in admission order; sequences borrowed */
+    struct kvpool pool[KVGROUP_MAX]; /* [n_group] */
+    int64_t n_hit_tok;               /* prompt tokens served from the cache */
+    int64_t n_query_tok;             /* prompt tokens asked for */
+    struct seq **running;            /* own, [running_max] in admission order; sequences borrowed */
     int32_t n_running;
     struct seq **waiting; /* own, [waiting_max + running_max] sorted by (priority, order) */
     int32_t n_waiting;
@@ -64,7 +78,18 @@ void sched_fini(struct sched *s);
 int plan_init(struct plan *p, int32_t running_max);
 void plan_fini(struct plan *p);
 
+/* Blocks of group g that a sequence of n_tok tokens holds at most while it runs. */
+int32_t sched_blocks_needed(const struct sched_opts *o, int32_t g, int32_t n_tok);
+
+/* Demands that a prompt of n tokens, and one more when it generates, fits the pools.
+ * err: ERR_LIMIT with the numbers. cost: reads the options only, any thread */
+int sched_check_fits(const struct sched_opts *o, int32_t n_prompt, bool generates);
+
+/* Forgets all cached content. */
+void sched_flush(struct sched *s);
+
 /* Queues a sequence; the scheduler borrows it until it appears in sched_pop_done.
+ * in:   q has as many groups as the scheduler
  * err:  ERR_LIMIT when prompt + 1 tokens can never fit the pool (numbers named); ERR_BUSY when the
  *       queue is full. The scheduler is unchanged on error */
 int sched_submit(struct sched *s, struct seq *q, int64_t now_ns);

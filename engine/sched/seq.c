@@ -5,11 +5,17 @@
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
 
-int seq_create(
-    const int32_t *prompt, int32_t n_prompt, int32_t max_new, int32_t block_tok, struct seq **out) {
-    if (n_prompt < 1 || max_new < 0 || max_new > INT32_MAX - n_prompt || block_tok < 1) {
-        return err_set(ERR_RANGE, "sequence of %d prompt and %d new tokens in blocks of %d",
-                       n_prompt, max_new, block_tok);
+int seq_create(const int32_t *prompt,
+               int32_t n_prompt,
+               int32_t max_new,
+               int32_t block_tok,
+               int32_t n_group,
+               struct seq **out) {
+    if (n_prompt < 1 || max_new < 0 || max_new > INT32_MAX - n_prompt || block_tok < 1 ||
+        n_group < 1 || n_group > KVGROUP_MAX) {
+        return err_set(ERR_RANGE,
+                       "sequence of %d prompt and %d new tokens in %d lists of blocks of %d",
+                       n_prompt, max_new, n_group, block_tok);
     }
     struct seq *s = mem_calloc(MEM_SCHED, (int64_t)sizeof *s);
     if (!s) {
@@ -18,8 +24,13 @@ int seq_create(
     s->cap = n_prompt + max_new;
     s->cap_block = (int32_t)i64_div_up(s->cap, block_tok);
     s->tok = mem_array(MEM_SCHED, s->cap, (int64_t)sizeof *s->tok);
-    s->block = mem_array(MEM_SCHED, s->cap_block, (int64_t)sizeof *s->block);
-    if (!s->tok || !s->block) {
+    s->n_group = n_group;
+    bool ok = s->tok != NULL;
+    for (int32_t g = 0; g < n_group && ok; g++) {
+        s->held[g].id = mem_array(MEM_SCHED, s->cap_block, (int64_t)sizeof(int32_t));
+        ok = s->held[g].id != NULL;
+    }
+    if (!ok) {
         seq_destroy(s);
         return ERR_NOMEM;
     }
@@ -33,7 +44,9 @@ int seq_create(
 void seq_destroy(struct seq *s) {
     if (s) {
         mem_free(s->tok);
-        mem_free(s->block);
+        for (int32_t g = 0; g < KVGROUP_MAX; g++) {
+            mem_free(s->held[g].id);
+        }
         mem_free(s);
     }
 }

@@ -23,7 +23,19 @@ enum finish {
     FINISH_ERROR
 };
 
-enum { SEQ_STOP_MAX = 16 };
+enum {
+    SEQ_STOP_MAX = 16,
+    KVGROUP_MAX = 2 /* groups of layers with block lists of their own */
+};
+
+/* The blocks of one sequence in one group of layers: logical block i, which keeps the positions
+ * from i P on, is id[i] for first <= i < n. Blocks before first have left the group's window and
+ * were given back; their id is -1. */
+struct kvheld {
+    int32_t *id; /* own, [cap_block] */
+    int32_t first;
+    int32_t n;
+};
 
 struct seq {
     uint64_t id;
@@ -44,9 +56,9 @@ struct seq {
     int32_t n_cached; /* prompt tokens that the first admission found in the cache */
     int32_t n_preempt;
 
-    int32_t *block; /* own, [cap_block] */
+    struct kvheld held[KVGROUP_MAX]; /* [n_group] */
+    int32_t n_group;
     int32_t cap_block;
-    int32_t n_block;
     int32_t n_published;  /* leading blocks whose chain hash is known */
     struct hash128 chain; /* hash of those */
 
@@ -56,10 +68,14 @@ struct seq {
 };
 
 /* Makes a sequence with room for the prompt and max_new tokens.
- * in: n_prompt >= 1, max_new >= 0, block_tok >= 1. err: ERR_RANGE, ERR_NOMEM.
- * own: caller, seq_destroy */
-int seq_create(
-    const int32_t *prompt, int32_t n_prompt, int32_t max_new, int32_t block_tok, struct seq **out);
+ * in: n_prompt >= 1, max_new >= 0, block_tok >= 1, n_group 1..KVGROUP_MAX.
+ * err: ERR_RANGE, ERR_NOMEM. own: caller, seq_destroy */
+int seq_create(const int32_t *prompt,
+               int32_t n_prompt,
+               int32_t max_new,
+               int32_t block_tok,
+               int32_t n_group,
+               struct seq **out);
 void seq_destroy(struct seq *s);
 
 /* Name of a finish reason as the OpenAI API spells it ("stop", "length", "abort", ...). */

@@ -1,9 +1,10 @@
 /* Random schedules against a model of the cache's content.
  *
  * The test plays the forward pass: it writes into a shadow cache, for every row of the batch, the
- * hash of the sequence's tokens up to that row, after the plan's block copies. Before that it
- * demands that every earlier position a row would attend to holds the right hash, so a block that
- * was shared, evicted, copied or freed wrongly is seen at once. "Sampled" tokens are a function of
+ * hash of the sequence's tokens up to that row, after the plan's block copies, once for each group
+ * of layers. Then it demands that every earlier position a row attends to, in the group's window,
+ * holds the right hash, so a block that was shared, evicted, copied or freed wrongly is seen at
+ * once. "Sampled" tokens are a function of
  * the prefix hash, so a finished sequence must equal the one that a lone run would give, whatever
  * the schedule was. The pool's laws are checked after every step. */
 #include "tests/support/support.h"
@@ -20,9 +21,9 @@ enum { VOCAB = 3, N_STEPS = 1000000, LEN_MAX = 60, LIVE_MAX = 24 };
 struct world {
     struct sched s;
     struct plan plan;
-    struct batch batch;
+    struct batch_set batch;
     struct rng rng;
-    uint64_t *shadow; /* [n_blocks * P] */
+    uint64_t *shadow[KVGROUP_MAX]; /* [n_blocks * P] */
     int32_t n_live;
     uint64_t next_id;
     int64_t n_done;
@@ -53,7 +54,7 @@ static void world_init(struct world *w, uint64_t seed) {
     int32_t P = (int32_t)(1 + rng_below(&w->rng, 5));
     /* why: in every fourth world a long sequence does not fit, not even alone */
     int64_t least = rng_below(&w->rng, 4) == 0 ? 2 : LEN_MAX / P + 2;
-    struct sched_opts o = {.n_blocks = (int32_t)(least + rng_below(&w->rng, 30)),
+    struct sched_opts o = {.n_group = (int32_t)(1 + rng_below(&w->rng, 2)),
                            .block_tok = P,
                            .batch_tok_max = (int32_t)(8 + rng_below(&w->rng, 40)),
                            .running_max = (int32_t)(1 + rng_below(&w->rng, 8)),
@@ -61,11 +62,29 @@ static void world_init(struct world *w, uint64_t seed) {
                            .chunk_max = (int32_t)rng_below(&w->rng, 9),
                            .no_prefix_cache = rng_below(&w->rng, 5) == 0,
                            .salt = seed};
+    for (int32_t g = 0; g < o.n_group; g++) {
+        bool windowed = g > 0 || rng_below(&w->rng, 3) == 0;
+        o.group[g] = (struct sched_group){
+            .n_blocks = (int32_t)(least + rng_below(&w->rng, 30)),
+            .window = windowed ? (int32_t)(1 + rng_below(&w->rng, LEN_MAX / 2)) : 0};
+    }
     assert_ok(sched_init(&w->s, &o));
     assert_ok(plan_init(&w->plan, o.running_max));
-    assert_ok(batch_init(&w->batch, o.batch_tok_max, o.running_max, LEN_MAX + 1));
-    w->shadow = mem_array(MEM_TEST, (int64_t)o.n_blocks * P, 8);
-    assert_non_null(w->shadow);
+    assert_ok(batch_init(&w->batch, o.n_group, o.batch_tok_max, o.running_max, LEN_MAX + 1));
+    for (int32_t g = 0; g < o.n_group; g++) {
+        w->shadow[g] = mem_array(MEM_TEST, (int64_t)o.group[g].n_blocks * P, 8);
+        assert_non_null(w->shadow[g]);
+    }
+}
+
+/* Does some group lack the blocks for n tokens, even alone? */
+static bool never_fits(const struct world *w, int32_t n) {
+    for (int32_t g = 0; g < w->s.opts.n_group; g++) {
+        if (sched_blocks_needed(&w->s.opts, g, n) > w->s.opts.group[g].n_blocks) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void check_result(struct world *w, struct seq *q) {
@@ -76,7 +95,7 @@ static void check_result(struct world *w, struct seq *q) {
             assert_int_equal(q->tok[i], sampled(prefix_hash(q, i)));
         }
         if (q->finish == FINISH_LENGTH && q->n_known < q->cap) {
-            assert_true(q->n_known > w->s.opts.n_blocks * w->s.opts.block_tok);
+            assert_true(never_fits(w, q->n_known));
             w->n_pool_full++;
         }
     }
@@ -86,7 +105,7 @@ static void check_result(struct world *w, struct seq *q) {
 static void collect(struct world *w) {
     for (struct seq *q = sched_pop_done(&w->s); q; q = sched_pop_done(&w->s)) {
         check_result(w, q);
-        assert_int_equal(q->n_block, 0);
+        assert_true(q->held[0].n == 0 && q->held[1].n == 0);
         seq_destroy(q);
         w->n_live--;
     }
@@ -101,7 +120,7 @@ static void submit_one(struct world *w) {
         /* why: mostly equal beginnings, so that prefixes are shared and diverge inside blocks */
         ids[i] = rng_below(&w->rng, 10) == 0 ? (int32_t)rng_below(&w->rng, VOCAB) : i % VOCAB;
     }
-    assert_ok(seq_create(ids, n, max_new, w->s.opts.block_tok, &q));
+    assert_ok(seq_create(ids, n, max_new, w->s.opts.block_tok, w->s.opts.n_group, &q));
     q->id = ++w->next_id;
     q->priority = (int32_t)rng_below(&w->rng, 3);
     q->score = rng_below(&w->rng, 8) == 0;
@@ -110,7 +129,7 @@ static void submit_one(struct world *w) {
     q->stop[0] = (int32_t)rng_below(&w->rng, VOCAB);
     int rc = sched_submit(&w->s, q, 0);
     if (rc == ERR_LIMIT) {
-        assert_true(n + (q->score ? 0 : 1) > w->s.opts.n_blocks * w->s.opts.block_tok);
+        assert_true(never_fits(w, n + (q->score ? 0 : 1)));
         seq_destroy(q);
         return;
     }
@@ -118,39 +137,60 @@ static void submit_one(struct world *w) {
     w->n_live++;
 }
 
-static void check_reads(struct world *w, const struct plan_item *it) {
+static void check_reads(struct world *w, const struct plan_item *it, int32_t g) {
     int32_t P = w->s.opts.block_tok;
+    int32_t window = w->s.opts.group[g].window;
+    int32_t lo = window > 0 ? i32_max(0, it->start - window + 1) : 0;
     uint64_t h = 1;
     for (int32_t i = 0; i < it->start; i++) {
         h = step_hash(h, it->seq->tok[i]);
-        uint64_t found = w->shadow[(int64_t)it->seq->block[i / P] * P + i % P];
-        if (found != h) {
-            fail_msg("sequence %llu reads a wrong block at position %d of %d",
-                     (unsigned long long)it->seq->id, i, it->start);
+        int32_t id = it->seq->held[g].id[i / P];
+        if (i >= lo && (id < 0 || w->shadow[g][(int64_t)id * P + i % P] != h)) {
+            fail_msg("sequence %llu, group %d, reads a wrong block at position %d of %d",
+                     (unsigned long long)it->seq->id, g, i, it->start);
+        }
+    }
+}
+
+static void copy_blocks(struct world *w, int32_t g) {
+    int32_t P = w->s.opts.block_tok;
+    for (int32_t i = 0; i < w->plan.n_item; i++) {
+        const struct plan_item *it = &w->plan.item[i];
+        if (it->cow_src[g] >= 0) {
+            memcpy(w->shadow[g] + (int64_t)it->cow_dst[g] * P,
+                   w->shadow[g] + (int64_t)it->cow_src[g] * P, (size_t)P * 8);
+            w->n_cow++;
         }
     }
 }
 
 static void play_forward(struct world *w) {
-    int32_t P = w->s.opts.block_tok;
     const struct plan *p = &w->plan;
-    for (int32_t i = 0; i < p->n_item; i++) {
-        if (p->item[i].cow_src >= 0) {
-            memcpy(w->shadow + (int64_t)p->item[i].cow_dst * P,
-                   w->shadow + (int64_t)p->item[i].cow_src * P, (size_t)P * 8);
-            w->n_cow++;
+    for (int32_t g = 0; g < w->s.opts.n_group; g++) {
+        const struct batch *b = &w->batch.group[g];
+        copy_blocks(w, g);
+        for (int32_t i = 0; i < p->n_item; i++) {
+            const struct plan_item *it = &p->item[i];
+            for (int32_t j = 0; j < it->n; j++) {
+                int32_t t = b->seq_start[i] + j;
+                assert_int_equal(b->pos[t], it->start + j);
+                w->shadow[g][b->slot[t]] = prefix_hash(it->seq, it->start + j + 1);
+            }
+        }
+        for (int32_t i = 0; i < p->n_item; i++) {
+            check_reads(w, &p->item[i], g);
         }
     }
-    for (int32_t i = 0; i < p->n_item; i++) {
-        const struct plan_item *it = &p->item[i];
-        for (int32_t j = 0; j < it->n; j++) {
-            int32_t t = w->batch.seq_start[i] + j;
-            assert_int_equal(w->batch.pos[t], it->start + j);
-            w->shadow[w->batch.slot[t]] = prefix_hash(it->seq, it->start + j + 1);
+}
+
+/* No sequence holds more than its bound. */
+static void check_holdings(const struct world *w) {
+    for (int32_t i = 0; i < w->s.n_running; i++) {
+        const struct seq *q = w->s.running[i];
+        for (int32_t g = 0; g < w->s.opts.n_group; g++) {
+            assert_true(q->held[g].n - q->held[g].first <=
+                        sched_blocks_needed(&w->s.opts, g, q->n_known));
         }
-    }
-    for (int32_t i = 0; i < p->n_item; i++) {
-        check_reads(w, &p->item[i]);
     }
 }
 
@@ -162,6 +202,7 @@ static void step(struct world *w) {
         assert_int_equal(w->s.n_running + w->s.n_waiting, 0); /* somebody always progresses */
     }
     if (w->plan.n_item > 0) {
+        check_holdings(w);
         batch_build(&w->batch, &w->plan, w->s.opts.block_tok);
         play_forward(w);
         for (int32_t i = 0; i < w->plan.n_item; i++) {
@@ -181,8 +222,10 @@ static void world_fini(struct world *w) {
             fail_msg("%d sequences never end", w->n_live);
         }
     }
-    assert_int_equal(w->s.pool.n_active, 0);
-    mem_free(w->shadow);
+    for (int32_t g = 0; g < KVGROUP_MAX; g++) {
+        assert_int_equal(w->s.pool[g].n_active, 0);
+        mem_free(w->shadow[g]);
+    }
     batch_fini(&w->batch);
     plan_fini(&w->plan);
     sched_fini(&w->s);
@@ -210,12 +253,12 @@ static void test_sched_random_schedules_keep_content_and_laws(void **state) {
                 assert_ok(sched_check(&w.s));
             }
             if (rng_below(&w.rng, 400) == 0) {
-                kvpool_flush(&w.s.pool);
+                sched_flush(&w.s);
             }
             step(&w);
         }
         preempted += w.s.n_preempted;
-        hits += w.s.pool.n_hit_tok;
+        hits += w.s.n_hit_tok;
         world_fini(&w);
         done += w.n_done;
         cow += w.n_cow;

@@ -172,7 +172,8 @@ static void test_engine_submit_refuses(void **state) {
     r.stop = r.ids;
     assert_err(engine_submit(engine, &r, &id), ERR_RANGE, "-1 stop tokens");
     r = request(40, 1);
-    assert_err(engine_submit(engine, &r, &id), ERR_LIMIT, "the KV cache holds 40 (10 blocks of 4)");
+    assert_err(engine_submit(engine, &r, &id), ERR_LIMIT,
+               "40 tokens needs 11 cache blocks of 4 tokens, the pool has 10");
     r.score = true;
     assert_ok(engine_submit(engine, &r, &id));
     r = request(2, 1);

@@ -13,9 +13,9 @@ static struct seq *make(int32_t first, int32_t n, int32_t max_new, const int32_t
     for (int32_t i = 0; i < n; i++) {
         ids[i] = first + i;
     }
-    assert_ok(seq_create(ids, n, max_new, P, &q));
-    q->n_block = q->cap_block;
-    memcpy(q->block, blocks, (size_t)q->cap_block * sizeof *blocks);
+    assert_ok(seq_create(ids, n, max_new, P, 1, &q));
+    q->held[0].n = q->cap_block;
+    memcpy(q->held[0].id, blocks, (size_t)q->cap_block * sizeof *blocks);
     return q;
 }
 
@@ -27,21 +27,22 @@ static void expect(const int32_t *got, const int32_t *want, int32_t n) {
 
 static void test_batch_of_decode_chunk_and_score(void **state) {
     (void)state;
-    struct batch b;
+    struct batch_set set;
     struct plan p;
     struct seq *q[3] = {make(100, 6, 2, (const int32_t[]){7, 3}),
                         make(200, 9, 0, (const int32_t[]){2, 9, 5}),
                         make(300, 5, 0, (const int32_t[]){4, 8})};
     q[2]->score = true;
     q[2]->score_from = 2;
-    assert_ok(batch_init(&b, 16, 4, 3));
+    assert_ok(batch_init(&set, 1, 16, 4, 3));
     assert_ok(plan_init(&p, 4));
     p.item[0] = (struct plan_item){.seq = q[0], .start = 5, .n = 1, .sample = true};
     p.item[1] = (struct plan_item){.seq = q[1], .start = 2, .n = 4, .sample = false};
     p.item[2] = (struct plan_item){.seq = q[2], .start = 1, .n = 4, .sample = false};
     p.n_item = 3;
     for (int32_t pass = 0; pass < 2; pass++) { /* a second build forgets the first */
-        batch_build(&b, &p, P);
+        batch_build(&set, &p, P);
+        struct batch b = set.group[0];
         assert_true(b.n_tok == 9 && b.n_seq == 3 && b.n_out == 4);
         expect(b.tok, (const int32_t[]){105, 202, 203, 204, 205, 301, 302, 303, 304}, 9);
         expect(b.pos, (const int32_t[]){5, 2, 3, 4, 5, 1, 2, 3, 4}, 9);
@@ -54,19 +55,45 @@ static void test_batch_of_decode_chunk_and_score(void **state) {
         expect(b.out_row, (const int32_t[]){0, 6, 7, 8}, 4);
     }
     p.n_item = 0;
-    batch_build(&b, &p, P);
-    assert_true(b.n_tok == 0 && b.n_seq == 0 && b.n_out == 0 && b.seq_start[0] == 0);
+    batch_build(&set, &p, P);
+    const struct batch *b = &set.group[0];
+    assert_true(b->n_tok == 0 && b->n_seq == 0 && b->n_out == 0 && b->seq_start[0] == 0);
     for (int32_t i = 0; i < 3; i++) {
         seq_destroy(q[i]);
     }
     plan_fini(&p);
-    batch_fini(&b);
+    batch_fini(&set);
+}
+
+static void test_batch_of_two_groups(void **state) {
+    (void)state;
+    struct batch_set set;
+    struct plan p;
+    int32_t ids[10] = {0};
+    struct seq *q = NULL;
+    assert_ok(seq_create(ids, 10, 0, P, 2, &q));
+    memcpy(q->held[0].id, (const int32_t[]){5, 6, 7}, 3 * sizeof(int32_t));
+    memcpy(q->held[1].id, (const int32_t[]){-1, 2, 0}, 3 * sizeof(int32_t));
+    assert_ok(batch_init(&set, 2, 16, 4, 3));
+    assert_ok(plan_init(&p, 4));
+    p.item[0] = (struct plan_item){.seq = q, .start = 7, .n = 2};
+    p.n_item = 1;
+    batch_build(&set, &p, P);
+    const struct batch *b = set.group;
+    assert_true(b[1].n_tok == 2 && b[1].n_seq == 1 && b[1].pos == b[0].pos);
+    expect(b[0].slot, (const int32_t[]){27, 28}, 2);
+    expect(b[1].slot, (const int32_t[]){11, 0}, 2);
+    expect(b[0].block_table, (const int32_t[]){5, 6, 7}, 3);
+    expect(b[1].block_table, (const int32_t[]){-1, 2, 0}, 3);
+    seq_destroy(q);
+    plan_fini(&p);
+    batch_fini(&set);
 }
 
 static int init_once(void *ctx) {
     (void)ctx;
-    struct batch b;
-    int rc = batch_init(&b, 16, 4, 3);
+    struct batch_set b;
+    int rc = batch_init(&b, 2, 16, 4, 3);
     if (!rc) {
         batch_fini(&b);
     }
@@ -81,6 +108,7 @@ static void test_batch_without_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(test_batch_of_decode_chunk_and_score),
+                                       TEST(test_batch_of_two_groups),
                                        TEST(test_batch_without_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,8 @@ static void world_fini(struct world *w) {
 }
 
 static struct sched_opts opts(int32_t n_blocks) {
-    return (struct sched_opts){.n_blocks = n_blocks,
+    return (struct sched_opts){.group = {{.n_blocks = n_blocks}},
+                               .n_group = 1,
                                .block_tok = P,
                                .batch_tok_max = 16,
                                .running_max = 4,
@@ -42,7 +43,7 @@ static struct seq *make(struct world *w, int32_t first, int32_t n, int32_t max_n
     for (int32_t i = 0; i < n; i++) {
         ids[i] = first + i;
     }
-    assert_ok(seq_create(ids, n, max_new, P, &w->made[w->n_made]));
+    assert_ok(seq_create(ids, n, max_new, P, w->s.opts.n_group, &w->made[w->n_made]));
     struct seq *q = w->made[w->n_made++];
     q->id = (uint64_t)w->n_made;
     return q;
@@ -216,12 +217,12 @@ static void test_sched_stop_tokens_and_length_end(void **state) {
     assert_ptr_equal(sched_pop_done(&w.s), stop);
     assert_ptr_equal(sched_pop_done(&w.s), zero);
     assert_null(sched_pop_done(&w.s));
-    assert_true(stop->finish == FINISH_STOP && stop->n_known == 5 && stop->n_block == 0);
+    assert_true(stop->finish == FINISH_STOP && stop->n_known == 5 && stop->held[0].n == 0);
     assert_true(zero->finish == FINISH_LENGTH && zero->n_known == 4);
     step(&w);
     assert_ptr_equal(sched_pop_done(&w.s), ignore);
     assert_true(ignore->finish == FINISH_LENGTH && ignore->n_known == 6);
-    assert_int_equal(w.s.pool.n_active, 0);
+    assert_int_equal(w.s.pool[0].n_active, 0);
     world_fini(&w);
 }
 
@@ -260,7 +261,7 @@ static void test_sched_preempts_the_last_and_admits_nobody(void **state) {
     assert_int_equal(w.p.n_item, 1);
     expect_item(&w, 0, a, 8, 1, true);
     assert_true(b->state == SEQ_WAITING && b->n_preempt == 1 && b->n_known == 9);
-    assert_true(b->n_computed == 0 && b->n_block == 0);
+    assert_true(b->n_computed == 0 && b->held[0].n == 0);
     assert_ptr_equal(w.s.waiting[0], b); /* at its old place, before c */
     assert_ptr_equal(w.s.waiting[1], c);
     commit(&w);
@@ -297,7 +298,7 @@ static void test_sched_alone_in_a_full_pool_ends_with_length(void **state) {
     plan(&w);
     assert_int_equal(w.p.n_item, 0);
     assert_ptr_equal(sched_pop_done(&w.s), a);
-    assert_true(a->finish == FINISH_LENGTH && a->n_block == 0);
+    assert_true(a->finish == FINISH_LENGTH && a->held[0].n == 0);
     assert_int_equal(w.s.n_running + w.s.n_waiting, 0);
     world_fini(&w);
 }
@@ -316,7 +317,7 @@ static void test_sched_abort_in_every_state(void **state) {
     assert_ok(sched_check(&w.s));
     plan(&w);
     assert_true(sched_abort(&w.s, a->id)); /* running, planned: commit must pass it by */
-    assert_int_equal(a->n_block, 0);
+    assert_int_equal(a->held[0].n, 0);
     assert_ok(sched_check(&w.s));
     int32_t known = a->n_known;
     commit(&w);
@@ -326,7 +327,7 @@ static void test_sched_abort_in_every_state(void **state) {
     assert_ptr_equal(sched_pop_done(&w.s), a);
     assert_null(sched_pop_done(&w.s));
     assert_true(a->finish == FINISH_ABORT && b->finish == FINISH_ABORT);
-    assert_int_equal(w.s.pool.n_active, 0);
+    assert_int_equal(w.s.pool[0].n_active, 0);
     world_fini(&w);
 }
 
@@ -357,8 +358,8 @@ static void test_sched_partial_hit_skips_whole_blocks(void **state) {
     plan(&w);
     expect_item(&w, 0, b, 8, 2, true);
     assert_int_equal(b->n_cached, 8);
-    assert_int_equal(w.p.item[0].cow_src, -1);
-    assert_true(w.s.pool.n_hit_tok == 8 && w.s.pool.n_query_tok == 20);
+    assert_int_equal(w.p.item[0].cow_src[0], -1);
+    assert_true(w.s.n_hit_tok == 8 && w.s.n_query_tok == 20);
     world_fini(&w);
 }
 
@@ -372,11 +373,11 @@ static void test_sched_full_hit_computes_the_last_token_in_a_copy(void **state) 
     struct seq *b = submit(&w, 0, 8, 9);
     plan(&w);
     expect_item(&w, 1, b, 7, 1, true);
-    assert_int_equal(w.p.item[1].cow_src, a->block[1]);
-    assert_int_equal(w.p.item[1].cow_dst, b->block[1]);
-    assert_int_not_equal(b->block[1], a->block[1]);
-    assert_int_equal(b->block[0], a->block[0]);
-    assert_int_equal(w.s.pool.block[a->block[0]].ref, 2);
+    assert_int_equal(w.p.item[1].cow_src[0], a->held[0].id[1]);
+    assert_int_equal(w.p.item[1].cow_dst[0], b->held[0].id[1]);
+    assert_int_not_equal(b->held[0].id[1], a->held[0].id[1]);
+    assert_int_equal(b->held[0].id[0], a->held[0].id[0]);
+    assert_int_equal(w.s.pool[0].block[a->held[0].id[0]].ref, 2);
     assert_int_equal(b->n_cached, 7);
     world_fini(&w);
 }
@@ -395,7 +396,7 @@ static void test_sched_full_hit_without_a_block_for_the_copy(void **state) {
     struct seq *b = submit(&w, 0, 8, 1);
     plan(&w); /* the copy would need a fourth: the whole last block is computed again */
     expect_item(&w, 1, b, 4, 4, true);
-    assert_int_equal(w.p.item[1].cow_src, -1);
+    assert_int_equal(w.p.item[1].cow_src[0], -1);
     assert_int_equal(b->n_cached, 4);
     world_fini(&w);
 }
@@ -414,7 +415,7 @@ static void test_sched_no_prefix_cache_and_scores_find_nothing(void **state) {
         assert_ok(sched_submit(&w.s, b, 0));
         plan(&w);
         expect_item(&w, 0, b, 0, 8, way == 0);
-        assert_int_equal(w.s.pool.n_cached, way == 0 ? 0 : 2);
+        assert_int_equal(w.s.pool[0].n_cached, way == 0 ? 0 : 2);
         world_fini(&w);
     }
 }
@@ -426,16 +427,116 @@ static void test_sched_check_sees_lost_references(void **state) {
     world_init(&w, &o);
     struct seq *a = submit(&w, 0, 8, 4);
     step(&w);
-    a->n_block--;
+    a->held[0].n--;
     assert_int_equal(sched_check(&w.s), ERR_INTERNAL);
-    a->n_block++;
-    w.s.pool.block[a->block[0]].ref++;
+    a->held[0].n++;
+    w.s.pool[0].block[a->held[0].id[0]].ref++;
     assert_err(sched_check(&w.s), ERR_INTERNAL, "2 references, held by 1 sequences");
-    w.s.pool.block[a->block[0]].ref--;
+    w.s.pool[0].block[a->held[0].id[0]].ref--;
     a->state = SEQ_WAITING;
     assert_err(sched_check(&w.s), ERR_INTERNAL, "sequence 1: state 0");
     a->state = SEQ_RUNNING;
     assert_ok(sched_check(&w.s));
+    world_fini(&w);
+}
+
+/* Two groups: all positions, and a window of 6 tokens in blocks of 4. */
+static struct sched_opts windowed(int32_t n_blocks, int32_t n_window_blocks) {
+    struct sched_opts o = opts(n_blocks);
+    o.group[1] = (struct sched_group){.n_blocks = n_window_blocks, .window = 6};
+    o.n_group = 2;
+    o.chunk_max = 4;
+    return o;
+}
+
+static void test_sched_window_keeps_only_the_blocks_it_sees(void **state) {
+    (void)state;
+    struct world w;
+    struct sched_opts o = windowed(16, 4);
+    world_init(&w, &o);
+    struct seq *a = submit(&w, 0, 12, 20);
+    for (int32_t i = 0; i < 3; i++) {
+        step(&w);
+    }
+    /* 12 computed: position 12 sees 7..12, so block 0 (0..3) has gone and block 1 stays */
+    assert_true(a->n_computed == 12 && a->held[0].first == 0 && a->held[0].n == 3);
+    assert_true(a->held[1].first == 1 && a->held[1].n == 3 && a->held[1].id[0] == -1);
+    for (int32_t i = 0; i < 16; i++) {
+        step(&w);
+        assert_true(a->held[1].n - a->held[1].first <= 3);
+        assert_int_equal(a->held[0].n, (a->n_computed + P - 1) / P);
+    }
+    assert_true(w.s.pool[1].n_active <= 3 && w.s.pool[0].n_active == 7);
+    world_fini(&w);
+}
+
+static void test_sched_window_alone_outgrows_its_pool(void **state) {
+    (void)state;
+    struct world w;
+    struct sched_opts o = windowed(1, 4);
+    o.group[0] = o.group[1];
+    o.n_group = 1;
+    world_init(&w, &o);
+    struct seq *a = submit(&w, 0, 10, 40);
+    for (int32_t i = 0; i < 100 && a->state != SEQ_FINISHED; i++) {
+        step(&w);
+    }
+    assert_true(a->n_known == 50 && a->finish == FINISH_LENGTH && w.s.n_preempted == 0);
+    world_fini(&w);
+}
+
+static void test_sched_submit_refuses_a_window_that_never_fits(void **state) {
+    (void)state;
+    struct world w;
+    struct sched_opts o = windowed(16, 3);
+    world_init(&w, &o);
+    assert_err(sched_submit(&w.s, make(&w, 0, 40, 1), 0), ERR_LIMIT,
+               "40 tokens needs 4 cache blocks of 4 tokens, the pool has 3");
+    submit(&w, 0, 8, 2); /* short: all of it is three blocks */
+    world_fini(&w);
+}
+
+static void test_sched_window_hit_needs_the_last_window_alone(void **state) {
+    (void)state;
+    struct world w;
+    struct sched_opts o = windowed(16, 16);
+    world_init(&w, &o);
+    struct seq *a = submit(&w, 0, 14, 1);
+    while (a->state != SEQ_FINISHED) {
+        step(&w);
+    }
+    struct hash128 h; /* evict the first block of the windowed group */
+    assert_true(kvpool_find(&w.s.pool[1], w.s.pool[1].root, a->tok, &h) >= 0);
+    int32_t taken[16];
+    int32_t n_taken = w.s.pool[1].n_free + 1;
+    assert_ok(kvpool_take(&w.s.pool[1], n_taken, taken));
+    kvpool_release(&w.s.pool[1], taken, n_taken);
+    assert_int_equal(kvpool_find(&w.s.pool[1], w.s.pool[1].root, a->tok, &h), -1);
+    struct seq *b = submit(&w, 0, 14, 1);
+    plan(&w);
+    expect_item(&w, 0, b, 12, 2, true); /* position 12 sees 7..: blocks 1 and 2 are enough */
+    assert_true(b->held[0].n == 4 && b->held[1].first == 1 && b->held[1].id[0] == -1);
+    assert_int_equal(b->n_cached, 12);
+    world_fini(&w);
+}
+
+static void test_sched_window_full_hit_copies_in_every_group(void **state) {
+    (void)state;
+    struct world w;
+    struct sched_opts o = windowed(16, 16);
+    world_init(&w, &o);
+    struct seq *a = submit(&w, 0, 12, 1);
+    while (a->state != SEQ_FINISHED) {
+        step(&w);
+    }
+    struct seq *b = submit(&w, 0, 12, 1);
+    plan(&w);
+    expect_item(&w, 0, b, 11, 1, true);
+    for (int32_t g = 0; g < 2; g++) {
+        assert_true(w.p.item[0].cow_src[g] >= 0);
+        assert_int_equal(w.p.item[0].cow_dst[g], b->held[g].id[2]);
+    }
+    assert_int_equal(b->held[1].first, 1); /* position 11 sees 6..11 */
     world_fini(&w);
 }
 
@@ -457,12 +558,17 @@ static int init_once(void *ctx) {
 static void test_sched_without_memory(void **state) {
     (void)state;
     static const int codes[] = {ERR_NOMEM, 0};
-    struct sched_opts o = opts(4);
+    struct sched_opts o = windowed(4, 4);
     test_fault_loop(FAULT_ALLOC, init_once, &o, codes);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(test_sched_init_refuses_bad_options),
+    const struct CMUnitTest tests[] = {TEST(test_sched_window_keeps_only_the_blocks_it_sees),
+                                       TEST(test_sched_window_alone_outgrows_its_pool),
+                                       TEST(test_sched_submit_refuses_a_window_that_never_fits),
+                                       TEST(test_sched_window_hit_needs_the_last_window_alone),
+                                       TEST(test_sched_window_full_hit_copies_in_every_group),
+                                       TEST(test_sched_init_refuses_bad_options),
                                        TEST(test_sched_submit_refuses_what_never_fits),
                                        TEST(test_sched_submit_refuses_past_the_queue),
                                        TEST(test_sched_first_come_first_served),

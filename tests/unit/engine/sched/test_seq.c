@@ -7,12 +7,12 @@ static void test_seq_has_room_for_prompt_and_answer(void **state) {
     (void)state;
     const int32_t ids[5] = {10, 11, 12, 13, 14};
     struct seq *s = NULL;
-    assert_ok(seq_create(ids, 5, 4, 4, &s));
+    assert_ok(seq_create(ids, 5, 4, 4, 2, &s));
     assert_true(s->cap == 9 && s->cap_block == 3 && s->n_prompt == 5 && s->n_known == 5);
-    assert_true(s->n_computed == 0 && s->n_block == 0 && s->finish == FINISH_NONE);
+    assert_true(s->n_computed == 0 && s->held[1].n == 0 && s->finish == FINISH_NONE);
     assert_memory_equal(s->tok, ids, sizeof ids);
     seq_destroy(s);
-    assert_ok(seq_create(ids, 4, 0, 4, &s));
+    assert_ok(seq_create(ids, 4, 0, 4, 1, &s));
     assert_int_equal(s->cap_block, 1);
     seq_destroy(s);
     seq_destroy(NULL);
@@ -22,8 +22,9 @@ static void test_seq_refuses_more_than_can_be_counted(void **state) {
     (void)state;
     const int32_t ids[1] = {1};
     struct seq *s = NULL;
-    assert_err(seq_create(ids, 1, INT32_MAX, 16, &s), ERR_RANGE, "2147483647 new");
-    assert_err(seq_create(ids, 0, 5, 16, &s), ERR_RANGE, "0 prompt");
+    assert_err(seq_create(ids, 1, INT32_MAX, 16, 1, &s), ERR_RANGE, "2147483647 new");
+    assert_err(seq_create(ids, 0, 5, 16, 1, &s), ERR_RANGE, "0 prompt");
+    assert_err(seq_create(ids, 1, 5, 16, KVGROUP_MAX + 1, &s), ERR_RANGE, "in 3 lists");
     assert_null(s);
 }
 
@@ -41,7 +42,7 @@ static int create_once(void *ctx) {
     (void)ctx;
     const int32_t ids[3] = {1, 2, 3};
     struct seq *s = NULL;
-    int rc = seq_create(ids, 3, 3, 2, &s);
+    int rc = seq_create(ids, 3, 3, 2, 2, &s);
     seq_destroy(s);
     return rc;
 }
