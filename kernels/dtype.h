@@ -16,6 +16,11 @@
  *   MXFP4 17 bytes | u8 e | 16 x u8 as Q4_0 |   w = v[n] * 2^(e - 128), bit 3 of n is the sign
  *         v = 0 1 2 3 4 6 8 12: twice an E2M1
  *
+ *   NVFP4 36 bytes | 4 x u8 e | 32 x u8 q |  64 elements, groups of 16: element i of group j is the
+ *         low nibble of q[8j + i], i < 8, or the high one of q[8j + i - 8]
+ *         w = v[n] * E4M3(e[j]) / 2, v as MXFP4; e without sign, 0x7f is 0
+ *   Q8_1  36 bytes | f16 d | f16 sum, not read | 32 x i8 |          w = q * d
+ *
  * Super-blocks of 256 elements; group j is 16 or 32 of them in order:
  *
  *   Q2_K   84 bytes | 16 x u8 s | 64 x u8 q | f16 d | f16 m |
@@ -43,6 +48,23 @@
  * p is ((v * 3^p mod 256) * 3) >> 8. Element 32p + i is digit p of q[i], i < 32; 160 + 16p + i that
  * of q[32 + i], i < 16; 240 + 4p + i that of h[i], i < 4.      w = (digit - 1) * d TQ2_0  66 bytes
  * | 64 x u8 q | f16 d |  n as Q2_K                         w = (n - 1) * d
+ *
+ * Codebooks (kernels/ref/ref_iq_grid.h): run r is 8 elements (IQ3: 4), an entry of levels; signs
+ * have bit i for element i; s(r) is nibble r % 2 of byte r / 2:
+ *
+ *   IQ2_XXS 66 bytes | f16 d | 8 x (4 x u8 q, u32 a) |  a holds 4 x 7 signs, the eighth makes them
+ *           even, and 4 bits n;   w = d * (1/2 + n) * 1/4 * level
+ *   IQ2_XS  74 bytes | f16 d | 32 x u16 q | 8 x u8 s |  entry q & 511, 7 signs q >> 9
+ *           w = d * (1/2 + s(r / 2)) * 1/4 * level
+ *   IQ2_S   82 bytes | f16 d | 32 x u8 q | 32 x u8 signs | 8 x u8 h | 8 x u8 s |
+ *           entry q[r] with bits 2(r % 4), +1 of h[r / 4] above;  w as IQ2_XS
+ *   IQ3_XXS 98 bytes | f16 d | 64 x u8 q | 8 x u32 a |   a as IQ2_XXS;  w = d * (1/2 + n) * 1/2 *
+ * level IQ3_S  110 bytes | f16 d | 64 x u8 q | 8 x u8 h | 32 x u8 signs | 4 x u8 s | entry q[r]
+ * with bit r % 8 of h[r / 8] above;  w = d * (1 + 2 s(r / 8)) * level IQ1_S   50 bytes | f16 d | 32
+ * x u8 q | 8 x u16 h |   entry q[r] with bits 3(r % 4).. of h[r / 4] above; n bits 12..14, sign of
+ * 1/8 bit 15 of h;  w = d * (2 n + 1) * (level +- 1/8) IQ1_M   56 bytes | 32 x u8 q | 16 x u8 h | 4
+ * x u16 s |  d: the upper nibbles of s, lowest first; nibble r of h: 3 bits above q[r], then the
+ * sign of 1/8; n: 3 bits 3(r / 2 % 4).. of s[r / 8] w as IQ1_S
  *
  * In safetensors alone: F4 two elements a byte, F6_E2M3 and F6_E3M2 four in three bytes, C64 a pair
  * of F32.
@@ -103,6 +125,15 @@ enum dtype {
     DTYPE_TQ1_0,
     DTYPE_TQ2_0,
     DTYPE_MXFP4,
+    DTYPE_NVFP4,
+    DTYPE_Q8_1,
+    DTYPE_IQ1_S,
+    DTYPE_IQ1_M,
+    DTYPE_IQ2_XXS,
+    DTYPE_IQ2_XS,
+    DTYPE_IQ2_S,
+    DTYPE_IQ3_XXS,
+    DTYPE_IQ3_S,
     DTYPE_W2,
     DTYPE_W3,
     DTYPE_W4,

@@ -5,7 +5,10 @@
  *                                                     shards, else model.safetensors alone
  *     path is a folder with exactly one *.gguf ...... GGUF
  *
- * A shard name from the index never leaves the folder. */
+ * A GGUF file whose split.count is more than 1 is the first part, NAME-00001-of-0000N.gguf; the
+ * others lie beside it and add their tensors. A shard name from the index never leaves the folder.
+ *
+ * src: split files: llama.cpp, gguf-split (split.no, split.count, split.tensors.count) */
 #include "engine/model/ckpt.h"
 
 #include <dirent.h>
@@ -127,6 +130,80 @@ static int open_hf(struct ckpt *c) {
     return rc ? rc : tensor_dir_sort(&c->dir, c->path);
 }
 
+/* "-00001-of-00003.gguf"; dst [SPLIT_TAIL] */
+enum { SPLIT_TAIL = 64 };
+
+static const char *split_tail(char *dst, int64_t no, int64_t count) {
+    snprintf(dst, SPLIT_TAIL, "-%05lld-of-%05lld.gguf", (long long)no + 1, (long long)count);
+    return dst;
+}
+
+static int read_split(const struct gguf *g, int64_t *no, int64_t *count) {
+    *no = 0;
+    *count = 1;
+    int rc = gguf_opt_i64(g, "split.count", 0, CKPT_FILES_MAX, count);
+    return rc ? rc : gguf_opt_i64(g, "split.no", 0, CKPT_FILES_MAX - 1, no);
+}
+
+/* Adds the tensors of part no, which must say that it is that. */
+static int join_part(struct ckpt *c, const char *dir, const char *name, int64_t no, int64_t count) {
+    char path[FILE_PATH_MAX];
+    struct gguf *part = NULL;
+    int64_t is_no = 0;
+    int64_t is_count = 0;
+    int rc = map_file(c, dir, name);
+    rc = rc ? rc : file_join(path, dir, name);
+    if (rc) {
+        return rc;
+    }
+    const struct filemap *m = &c->map[c->n_file - 1];
+    rc = gguf_parse(path, m->data, m->size, &part);
+    rc = rc ? rc : read_split(part, &is_no, &is_count);
+    if (!rc && (is_no != no || is_count != count)) {
+        rc =
+            err_set(ERR_FORMAT, "%s: says it is part %lld of %lld, want %lld of %lld", path,
+                    (long long)is_no + 1, (long long)is_count, (long long)no + 1, (long long)count);
+    }
+    rc = rc ? rc : tensor_dir_join(&c->gguf->dir, &part->dir);
+    gguf_close(part);
+    return rc;
+}
+
+/* Joins the other parts when the open file is the first of several. */
+static int join_parts(struct ckpt *c) {
+    char dir[FILE_PATH_MAX];
+    char name[CKPT_NAME_MAX];
+    char tail[SPLIT_TAIL];
+    int64_t no = 0;
+    int64_t count = 1;
+    int rc = read_split(c->gguf, &no, &count);
+    if (rc || count <= 1) {
+        return rc;
+    }
+    if (no != 0 || !str_ends(c->path, split_tail(tail, 0, count))) {
+        return err_set(ERR_FORMAT,
+                       "%s: part %lld of a model in %lld files; open the first, named *%s", c->path,
+                       (long long)no + 1, (long long)count, split_tail(tail, 0, count));
+    }
+    const char *base = file_base(c->path);
+    int stem = (int)(strlen(base) - strlen(tail));
+    snprintf(dir, sizeof dir, "%.*s", (int)(base - c->path), c->path);
+    for (int64_t i = 1; i < count && !rc; i++) {
+        int n = snprintf(name, sizeof name, "%.*s%s", stem, base, split_tail(tail, i, count));
+        rc = n < (int)sizeof name
+                 ? join_part(c, dir[0] ? dir : ".", name, i, count)
+                 : err_set(ERR_LIMIT, "%s: file name is too long for its other parts", c->path);
+    }
+    int64_t want = c->gguf->dir.n;
+    rc = rc ? rc : tensor_dir_sort(&c->gguf->dir, c->path);
+    rc = rc ? rc : gguf_opt_i64(c->gguf, "split.tensors.count", 0, TENSORS_MAX, &want);
+    if (!rc && want != c->gguf->dir.n) {
+        rc = err_set(ERR_FORMAT, "%s: %d tensors in %lld files, split.tensors.count is %lld",
+                     c->path, c->gguf->dir.n, (long long)count, (long long)want);
+    }
+    return rc;
+}
+
 static int open_gguf(struct ckpt *c) {
     c->kind = CKPT_GGUF;
     int rc = file_map(c->path, &c->map[0]);
@@ -137,10 +214,23 @@ static int open_gguf(struct ckpt *c) {
     c->n_file = 1;
     c->file_bytes = c->map[0].size;
     rc = gguf_parse(c->path, c->map[0].data, c->map[0].size, &c->gguf);
+    rc = rc ? rc : join_parts(c);
     if (!rc) {
         c->dir = c->gguf->dir; /* a view: the gguf owns it */
     }
     return rc;
+}
+
+/* Is it a part of a split file other than the first? */
+static bool is_later_part(const char *name) {
+    const size_t n = sizeof "-00001-of-00003.gguf" - 1;
+    size_t len = strlen(name);
+    if (len <= n) {
+        return false;
+    }
+    const char *tail = name + len - n;
+    return tail[0] == '-' && strncmp(tail + 6, "-of-", 4) == 0 &&
+           strncmp(tail + 1, "00001", 5) != 0;
 }
 
 /* Finds the only .gguf of a folder. err: ERR_NOTFOUND when none, ERR_FORMAT when several */
@@ -152,7 +242,7 @@ static int only_gguf(const char *dir, char path[FILE_PATH_MAX]) {
         return err_set(ERR_IO, "%s: cannot list the folder", dir);
     }
     for (struct dirent *e = readdir(d); e; e = readdir(d)) {
-        if (str_ends(e->d_name, ".gguf")) {
+        if (str_ends(e->d_name, ".gguf") && !is_later_part(e->d_name)) {
             str_copy(name, (int64_t)sizeof name, e->d_name);
             n++;
         }

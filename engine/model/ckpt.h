@@ -13,15 +13,15 @@
 
 enum ckpt_kind {
     CKPT_HF,   /* folder: config.json, model.safetensors or shards with index */
-    CKPT_GGUF, /* one .gguf file, or a folder that holds exactly one */
+    CKPT_GGUF, /* one .gguf file or the parts of a split one, or a folder that holds just that */
 };
 
-enum { CKPT_FILES_MAX = 1024 };
+enum { CKPT_FILES_MAX = 1024, CKPT_NAME_MAX = 256 };
 
 struct ckpt {
     enum ckpt_kind kind;
-    char path[FILE_PATH_MAX];      /* as opened; for GGUF the file itself */
-    char file[CKPT_FILES_MAX][64]; /* base names of the mapped files */
+    char path[FILE_PATH_MAX]; /* as opened; for GGUF the file itself, of a split one the first */
+    char file[CKPT_FILES_MAX][CKPT_NAME_MAX]; /* base names of the mapped files */
     struct filemap map[CKPT_FILES_MAX];
     int32_t n_file;
     int64_t file_bytes;    /* sum of the mapped files */

@@ -38,6 +38,13 @@ static const struct spot spots_of[DTYPE_N][2] = {
     [DTYPE_TQ1_0] = {{54, 52, 2, 0x7c00}},
     [DTYPE_TQ2_0] = {{66, 64, 2, 0x7c00}},
     [DTYPE_MXFP4] = {{17, 0, 1, 0xff}},
+    [DTYPE_Q8_1] = {{36, 0, 2, 0x7c00}},
+    [DTYPE_IQ1_S] = {{50, 0, 2, 0x7c00}},
+    [DTYPE_IQ2_XXS] = {{66, 0, 2, 0x7c00}},
+    [DTYPE_IQ2_XS] = {{74, 0, 2, 0x7c00}},
+    [DTYPE_IQ2_S] = {{82, 0, 2, 0x7c00}},
+    [DTYPE_IQ3_XXS] = {{98, 0, 2, 0x7c00}},
+    [DTYPE_IQ3_S] = {{110, 0, 2, 0x7c00}},
 };
 
 /* Index of the first bad number, -1 when none. */
@@ -64,14 +71,26 @@ static int64_t first_bad_f64(const struct tensor *t) {
     return -1;
 }
 
+/* IQ1_M: the scale's exponent bits 10..14 are the upper nibble of the last u16 and two bits of the
+ * one before. */
+static int64_t first_bad_iq1_m(const struct tensor *t) {
+    for (int64_t i = 0; i < t->bytes / 56; i++) {
+        const uint8_t *s = t->data + i * 56 + 48;
+        if ((s[7] & 0x70) == 0x70 && (s[5] & 0xc0) == 0xc0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 static int bad(const struct tensor *t, const char *where, int64_t i) {
     return err_set(ERR_NUMERIC, "%s: tensor \"%s\": NaN or infinity at %s %lld", where, t->name,
                    dtype_info(t->type)->block > 1 ? "block" : "element", (long long)i);
 }
 
 int finite_check(const struct tensor *t, const char *where) {
-    if (t->type == DTYPE_F64) {
-        int64_t i = first_bad_f64(t);
+    if (t->type == DTYPE_F64 || t->type == DTYPE_IQ1_M) {
+        int64_t i = t->type == DTYPE_F64 ? first_bad_f64(t) : first_bad_iq1_m(t);
         return i >= 0 ? bad(t, where, i) : 0;
     }
     for (int32_t j = 0; j < 2 && spots_of[t->type][j].stride > 0; j++) {

@@ -132,12 +132,15 @@ static int take_kv(struct cur *c, struct gguf_kv *kv) {
 static const struct {
     uint32_t id;
     enum dtype type;
-} tensor_types[] = {{0, DTYPE_F32},   {1, DTYPE_F16},     {2, DTYPE_Q4_0},    {3, DTYPE_Q4_1},
-                    {6, DTYPE_Q5_0},  {7, DTYPE_Q5_1},    {8, DTYPE_Q8_0},    {10, DTYPE_Q2_K},
-                    {11, DTYPE_Q3_K}, {12, DTYPE_Q4_K},   {13, DTYPE_Q5_K},   {14, DTYPE_Q6_K},
-                    {15, DTYPE_Q8_K}, {20, DTYPE_IQ4_NL}, {23, DTYPE_IQ4_XS}, {24, DTYPE_I8},
-                    {25, DTYPE_I16},  {26, DTYPE_I32},    {27, DTYPE_I64},    {28, DTYPE_F64},
-                    {30, DTYPE_BF16}, {34, DTYPE_TQ1_0},  {35, DTYPE_TQ2_0},  {39, DTYPE_MXFP4}};
+} tensor_types[] = {{0, DTYPE_F32},    {1, DTYPE_F16},      {2, DTYPE_Q4_0},    {3, DTYPE_Q4_1},
+                    {6, DTYPE_Q5_0},   {7, DTYPE_Q5_1},     {8, DTYPE_Q8_0},    {10, DTYPE_Q2_K},
+                    {11, DTYPE_Q3_K},  {12, DTYPE_Q4_K},    {13, DTYPE_Q5_K},   {14, DTYPE_Q6_K},
+                    {15, DTYPE_Q8_K},  {20, DTYPE_IQ4_NL},  {23, DTYPE_IQ4_XS}, {24, DTYPE_I8},
+                    {25, DTYPE_I16},   {26, DTYPE_I32},     {27, DTYPE_I64},    {28, DTYPE_F64},
+                    {30, DTYPE_BF16},  {34, DTYPE_TQ1_0},   {35, DTYPE_TQ2_0},  {39, DTYPE_MXFP4},
+                    {9, DTYPE_Q8_1},   {16, DTYPE_IQ2_XXS}, {17, DTYPE_IQ2_XS}, {18, DTYPE_IQ3_XXS},
+                    {19, DTYPE_IQ1_S}, {21, DTYPE_IQ3_S},   {22, DTYPE_IQ2_S},  {29, DTYPE_IQ1_M},
+                    {40, DTYPE_NVFP4}};
 
 /* Names of ggml types by id, for messages. */
 static const char *foreign_name(uint32_t id) {
@@ -160,8 +163,8 @@ find_tensor_type(const struct cur *c, struct gguf_str name, uint32_t id, enum dt
     }
     return err_set(ERR_UNSUPPORTED,
                    "%s: tensor \"%.*s\" has block type %s (%u); read are F64, F32, F16, BF16, "
-                   "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q8_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, "
-                   "MXFP4",
+                   "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1, Q2_K to Q8_K, IQ1_S to IQ4_XS, TQ1_0, "
+                   "TQ2_0, MXFP4, NVFP4",
                    c->where, (int)name.len, name.data, foreign_name(id), id);
 }
 

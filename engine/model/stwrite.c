@@ -57,6 +57,15 @@ static const char *type_name(enum dtype t) {
     case DTYPE_TQ1_0:
     case DTYPE_TQ2_0:
     case DTYPE_MXFP4:
+    case DTYPE_NVFP4:
+    case DTYPE_Q8_1:
+    case DTYPE_IQ1_S:
+    case DTYPE_IQ1_M:
+    case DTYPE_IQ2_XXS:
+    case DTYPE_IQ2_XS:
+    case DTYPE_IQ2_S:
+    case DTYPE_IQ3_XXS:
+    case DTYPE_IQ3_S:
     case DTYPE_W2:
     case DTYPE_W3:
     case DTYPE_W4:

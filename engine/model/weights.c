@@ -129,6 +129,22 @@ static bool multiplied(enum dtype t) {
     return dtype_info(t)->is_weight && t != DTYPE_W4; /* W4 is never one tensor */
 }
 
+/* Refuses scales beside the blocks of a GGUF matrix: they are not multiplied in. */
+static int check_no_scale(const struct loader *l, const char *name) {
+    static const char *const parts[] = {"scale", "input_scale"};
+    char beside[TENSOR_NAME_MAX + 32];
+    int stem = (int)strlen(name) - (int)sizeof "weight" + 1;
+    for (int32_t i = 0; i < ARRAY_LEN(parts) && l->w->ckpt->kind == CKPT_GGUF; i++) {
+        snprintf(beside, sizeof beside, "%.*s%s", stem, name, parts[i]);
+        if (ckpt_find(l->w->ckpt, beside)) {
+            return err_set(ERR_UNSUPPORTED,
+                           "%s: tensor \"%s\": scales beside a block format are not computed",
+                           l->w->ckpt->path, beside);
+        }
+    }
+    return 0;
+}
+
 /* Finds plain or block-quantized matrices of a given shape. out: their type, and the first byte of
  * rows that may be used in place */
 static int find_matrix(struct loader *l,
@@ -141,6 +157,7 @@ static int find_matrix(struct loader *l,
     char shape[TENSOR_SHAPE_TEXT];
     char want[TENSOR_SHAPE_TEXT];
     int rc = find(l, name, &t);
+    rc = rc ? rc : check_no_scale(l, name);
     if (rc) {
         return rc;
     }

@@ -3,7 +3,7 @@
  * compiled with contraction off.
  *
  * src: gguf-py, gguf/quants.py (dequantize_blocks of each format) and ggml, ggml-common.h
- * (layouts); Q8_K from the latter alone. */
+ * (layouts); Q8_K and Q8_1 from the latter alone. */
 #include "kernels/ref/ref_blocks.h"
 
 #include <string.h>
@@ -216,13 +216,28 @@ static void block_tq2_0(const uint8_t *b, float *out) {
     }
 }
 
+static void block_q8_1(const uint8_t *b, float *out) {
+    float d = load_f16(b);
+    for (int32_t j = 0; j < 32; j++) {
+        int8_t q;
+        memcpy(&q, b + 4 + j, 1);
+        out[j] = (float)q * d;
+    }
+}
+
 ref_block_fn *ref_block_find(enum dtype type) {
     static ref_block_fn *const table[DTYPE_N] = {
-        [DTYPE_Q5_0] = block_q5_0,     [DTYPE_Q5_1] = block_q5_1,   [DTYPE_Q2_K] = block_q2_k,
-        [DTYPE_Q3_K] = block_q3_k,     [DTYPE_Q4_K] = block_q4_k,   [DTYPE_Q5_K] = block_q5_k,
-        [DTYPE_Q6_K] = block_q6_k,     [DTYPE_Q8_K] = block_q8_k,   [DTYPE_IQ4_NL] = block_iq4_nl,
-        [DTYPE_IQ4_XS] = block_iq4_xs, [DTYPE_TQ1_0] = block_tq1_0, [DTYPE_TQ2_0] = block_tq2_0,
-        [DTYPE_MXFP4] = block_mxfp4,
+        [DTYPE_Q5_0] = block_q5_0,           [DTYPE_Q5_1] = block_q5_1,
+        [DTYPE_Q2_K] = block_q2_k,           [DTYPE_Q3_K] = block_q3_k,
+        [DTYPE_Q4_K] = block_q4_k,           [DTYPE_Q5_K] = block_q5_k,
+        [DTYPE_Q6_K] = block_q6_k,           [DTYPE_Q8_K] = block_q8_k,
+        [DTYPE_IQ4_NL] = block_iq4_nl,       [DTYPE_IQ4_XS] = block_iq4_xs,
+        [DTYPE_TQ1_0] = block_tq1_0,         [DTYPE_TQ2_0] = block_tq2_0,
+        [DTYPE_MXFP4] = block_mxfp4,         [DTYPE_Q8_1] = block_q8_1,
+        [DTYPE_IQ2_XXS] = ref_block_iq2_xxs, [DTYPE_IQ2_XS] = ref_block_iq2_xs,
+        [DTYPE_IQ2_S] = ref_block_iq2_s,     [DTYPE_IQ3_XXS] = ref_block_iq3_xxs,
+        [DTYPE_IQ3_S] = ref_block_iq3_s,     [DTYPE_IQ1_S] = ref_block_iq1_s,
+        [DTYPE_IQ1_M] = ref_block_iq1_m,     [DTYPE_NVFP4] = ref_block_nvfp4,
     };
     return table[type];
 }

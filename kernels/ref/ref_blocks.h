@@ -7,6 +7,16 @@
 /* Decodes one block. in: block of dtype_info's block_bytes; out: its elements, f32 */
 typedef void ref_block_fn(const uint8_t *block, float *out);
 
+/* Formats with codebooks, and NVFP4 (ref_iq.c). */
+ref_block_fn ref_block_iq2_xxs;
+ref_block_fn ref_block_iq2_xs;
+ref_block_fn ref_block_iq2_s;
+ref_block_fn ref_block_iq3_xxs;
+ref_block_fn ref_block_iq3_s;
+ref_block_fn ref_block_iq1_s;
+ref_block_fn ref_block_iq1_m;
+ref_block_fn ref_block_nvfp4;
+
 /* The decoder of a format; NULL: none here. */
 ref_block_fn *ref_block_find(enum dtype type);
 

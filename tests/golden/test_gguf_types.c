@@ -9,7 +9,7 @@
 #include "engine/model/safetensors.h"
 #include "kernels/backend.h"
 
-enum { N_TYPES = 19, ROWS = 4, COLS = 512 };
+enum { N_TYPES = 27, ROWS = 4, COLS = 512 };
 
 struct pair {
     struct filemap blocks;
@@ -77,11 +77,13 @@ static void test_gguf_types_finite_check(void **state) {
     static const struct {
         const char *name;
         int32_t at; /* byte from the end of the tensor of a number's upper byte */
-    } spots[] = {{"F16", 1},      {"BF16", 1},   {"F64", 1},   {"Q4_0", 17},  {"Q4_1", 19},
-                 {"Q4_1", 17},    {"Q5_0", 21},  {"Q5_1", 23}, {"Q5_1", 21},  {"Q8_0", 33},
-                 {"Q2_K", 3},     {"Q2_K", 1},   {"Q3_K", 1},  {"Q4_K", 143}, {"Q4_K", 141},
-                 {"Q5_K", 175},   {"Q5_K", 173}, {"Q6_K", 1},  {"Q8_K", 289}, {"IQ4_NL", 17},
-                 {"IQ4_XS", 135}, {"TQ1_0", 1},  {"TQ2_0", 1}, {"MXFP4", 17}};
+    } spots[] = {{"F16", 1},      {"BF16", 1},     {"F64", 1},     {"Q4_0", 17},  {"Q4_1", 19},
+                 {"Q4_1", 17},    {"Q5_0", 21},    {"Q5_1", 23},   {"Q5_1", 21},  {"Q8_0", 33},
+                 {"Q2_K", 3},     {"Q2_K", 1},     {"Q3_K", 1},    {"Q4_K", 143}, {"Q4_K", 141},
+                 {"Q5_K", 175},   {"Q5_K", 173},   {"Q6_K", 1},    {"Q8_K", 289}, {"IQ4_NL", 17},
+                 {"IQ4_XS", 135}, {"TQ1_0", 1},    {"TQ2_0", 1},   {"MXFP4", 17}, {"IQ1_S", 49},
+                 {"IQ1_M", 1},    {"IQ2_XXS", 65}, {"IQ2_XS", 73}, {"IQ2_S", 81}, {"IQ3_XXS", 97},
+                 {"IQ3_S", 109}};
     struct pair p;
     pair_open(&p);
     for (int32_t i = 0; i < ARRAY_LEN(spots); i++) {
@@ -93,6 +95,7 @@ static void test_gguf_types_finite_check(void **state) {
         t.data = copy;
         copy[t.bytes - spots[i].at] = 0xff;
         copy[t.bytes - spots[i].at - 1] |= 0xf0; /* BF16, F64 and F32 need these bits too */
+        copy[t.bytes - spots[i].at - 2] |= spots[i].name[2] == '1' ? 0xf0 : 0; /* and IQ1_M */
         assert_err(finite_check(&t, "types.gguf"), ERR_NUMERIC, spots[i].name);
         mem_free(copy);
     }

@@ -73,6 +73,15 @@ static void put_formats(struct list *l) {
         {.type = DTYPE_TQ1_0},
         {.type = DTYPE_TQ2_0},
         {.type = DTYPE_MXFP4},
+        {.type = DTYPE_NVFP4},
+        {.type = DTYPE_Q8_1},
+        {.type = DTYPE_IQ1_S},
+        {.type = DTYPE_IQ1_M},
+        {.type = DTYPE_IQ2_XXS},
+        {.type = DTYPE_IQ2_XS},
+        {.type = DTYPE_IQ2_S},
+        {.type = DTYPE_IQ3_XXS},
+        {.type = DTYPE_IQ3_S},
         {.type = DTYPE_W4, .group = 32, .scale_type = DTYPE_BF16},
         {.type = DTYPE_W4, .group = 64, .scale_type = DTYPE_F16, .zero = true},
         {.type = DTYPE_W4, .group = 0, .scale_type = DTYPE_F32},
@@ -219,7 +228,9 @@ static const struct {
     {DTYPE_Q3_K, 108, 0.005}, {DTYPE_Q4_K, 0, 1e-3},   {DTYPE_Q4_K, 2, 5e-3},
     {DTYPE_Q5_K, 0, 5e-4},    {DTYPE_Q5_K, 2, 5e-3},   {DTYPE_Q6_K, 208, 2e-4},
     {DTYPE_IQ4_NL, 0, 3e-3},  {DTYPE_IQ4_XS, 0, 3e-4}, {DTYPE_TQ1_0, 52, 0.2},
-    {DTYPE_TQ2_0, 64, 0.2},
+    {DTYPE_TQ2_0, 64, 0.2},   {DTYPE_Q8_1, 0, 0.003},  {DTYPE_IQ1_S, 0, 0.03},
+    {DTYPE_IQ2_XXS, 0, 4e-3}, {DTYPE_IQ2_XS, 0, 4e-3}, {DTYPE_IQ2_S, 0, 4e-3},
+    {DTYPE_IQ3_XXS, 0, 2e-3}, {DTYPE_IQ3_S, 0, 1e-3},
 };
 
 static void fill_scales(struct rng *r, enum dtype type, uint8_t *block) {
@@ -230,6 +241,13 @@ static void fill_scales(struct rng *r, enum dtype type, uint8_t *block) {
     }
     if (type == DTYPE_MXFP4) {
         block[0] = (uint8_t)(122 + rng_below(r, 4));
+    }
+    for (int32_t i = 0; i < 4 && type == DTYPE_NVFP4; i++) {
+        block[i] = (uint8_t)(8 + rng_below(r, 16));
+    }
+    uint16_t h = f32_to_f16((float)(bell(r) * 0.03));
+    for (int32_t i = 0; i < 4 && type == DTYPE_IQ1_M; i++) {
+        block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (h >> (4 * i) & 15) << 4);
     }
 }
 

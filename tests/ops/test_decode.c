@@ -149,8 +149,24 @@ static void test_decode_pieces_equal_whole(void **state) {
     }
 }
 
+/* Q8_1 is not in gguf-py's decoders: f16 d, f16 sum (not read), 32 x i8. */
+static void test_decode_q8_1_by_its_definition(void **state) {
+    (void)state;
+    uint8_t b[36] = {0x00, 0xc0, 0xff, 0x7f}; /* d = -2 */
+    float out[32];
+    for (int32_t i = 0; i < 32; i++) {
+        b[4 + i] = (uint8_t)(int8_t)(8 * i - 128);
+    }
+    struct wmat w = {.type = DTYPE_Q8_1, .n = 1, .k = 32, .data = b, .row_bytes = 36};
+    ref_decode(&w, 0, 0, 32, out);
+    for (int32_t i = 0; i < 32; i++) {
+        assert_true(out[i] == -2.0F * (float)(8 * i - 128));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(test_decode_q8_1_by_its_definition),
         TEST(test_decode_bits_plain),
         TEST(test_decode_bits_blocks),
         TEST(test_decode_bits_w4),

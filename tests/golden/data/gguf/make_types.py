@@ -15,7 +15,8 @@ ROWS, COLS = 4, 512
 # byte offsets of the f16 scales in a block
 SCALES = {T.Q4_0: (0,), T.Q4_1: (0, 2), T.Q5_0: (0,), T.Q5_1: (0, 2), T.Q8_0: (0,), T.Q2_K: (80, 82), T.Q3_K: (108,),
           T.Q4_K: (0, 2), T.Q5_K: (0, 2), T.Q6_K: (208,), T.IQ4_NL: (0,), T.IQ4_XS: (0,), T.TQ1_0: (52,), T.TQ2_0: (64,),
-          T.MXFP4: (), T.Q8_K: (), T.F16: (), T.BF16: (), T.F64: ()}
+          T.MXFP4: (), T.Q8_K: (), T.F16: (), T.BF16: (), T.F64: (), T.IQ1_S: (0,), T.IQ1_M: (), T.IQ2_XXS: (0,), T.IQ2_XS: (0,),
+          T.IQ2_S: (0,), T.IQ3_XXS: (0,), T.IQ3_S: (0,), T.NVFP4: ()}
 rng = np.random.default_rng(9)
 
 
@@ -41,6 +42,10 @@ def blocks(t):
         b[:, at:at + 2] = halves(n)
     if t == T.Q8_K:
         b[:, :4] = rng.standard_normal(n).astype(np.float32).view(np.uint8).reshape(n, 4)
+    if t == T.IQ1_M:  # the scale is the upper nibbles of the four last u16
+        h = halves(n).copy().view(np.uint16).reshape(n)
+        for i in range(4):
+            b[:, 49 + 2 * i] = (b[:, 49 + 2 * i] & 15) | ((h >> (4 * i) & 15) << 4).astype(np.uint8)
     if t == T.MXFP4:
         b[:, 0] = np.r_[0, 1, 2, 3, 127, 250, rng.integers(0, 251, n - 6)]
     return b

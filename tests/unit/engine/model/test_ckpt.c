@@ -48,7 +48,7 @@ static void put_shard(const char *name, const char *tensor) {
 }
 
 static void put_index(const char *map) {
-    char text[500];
+    char text[600];
     snprintf(text, sizeof text, "{\"metadata\":{},\"weight_map\":%s}", map);
     put("config.json", "{}");
     put("model.safetensors.index.json", text);
@@ -176,8 +176,59 @@ static void test_ckpt_index_refusals(void **state) {
     put_shard("two.safetensors", "b");
     put_index("{\"b\":\"one.safetensors\",\"a\":\"two.safetensors\"}");
     expect_bad(dir, ERR_FORMAT, "two tensors are named \"b\"");
-    put_index("{\"b\":\"0123456789012345678901234567890123456789012345678901234567890123\"}");
+    char text[CKPT_NAME_MAX + 20];
+    snprintf(text, sizeof text, "{\"b\":\"%0*d\"}", CKPT_NAME_MAX, 1);
+    put_index(text);
     expect_bad(dir, ERR_LIMIT, "is too long");
+}
+
+/* Part no of count as llama.cpp writes it: one F32 tensor of that name, and the three keys. */
+static void
+put_part(const char *name, int32_t no, int32_t count, int32_t total, const char *tensor) {
+    struct buf b;
+    const uint8_t data[64] = {0};
+    uint16_t v[2] = {(uint16_t)no, (uint16_t)count};
+    buf_init(&b, MEM_TEST, 10000);
+    container_head(&b, 3, 1, 3);
+    container_kv(&b, "split.no", GGUF_U16, &v[0], 2);
+    container_kv(&b, "split.count", GGUF_U16, &v[1], 2);
+    container_kv(&b, "split.tensors.count", GGUF_I32, &total, 4);
+    container_tensor(&b, tensor, 1, (const uint64_t[]){8}, 0, 0);
+    container_pad(&b, 32);
+    assert_ok(buf_add(&b, data, 32));
+    assert_ok(file_write(in_dir(name), b.data, b.len));
+    buf_fini(&b);
+}
+
+static void test_ckpt_split_gguf(void **state) {
+    (void)state;
+    struct ckpt *c = NULL;
+    put_part("m-00001-of-00003.gguf", 0, 3, 3, "b");
+    put_part("m-00002-of-00003.gguf", 1, 3, 3, "a");
+    put_part("m-00003-of-00003.gguf", 2, 3, 3, "c");
+    for (int32_t way = 0; way < 2; way++) { /* the first part, or the folder */
+        assert_ok(ckpt_open(way ? dir : in_dir("m-00001-of-00003.gguf"), &c));
+        assert_true(c->n_file == 3 && c->dir.n == 3);
+        assert_string_equal(c->file[2], "m-00003-of-00003.gguf");
+        assert_true(ckpt_find(c, "a")->data > c->map[1].data && ckpt_find(c, "a")->bytes == 32);
+        ckpt_close(c);
+    }
+    c = NULL;
+    expect_bad(in_dir("m-00002-of-00003.gguf"), ERR_FORMAT,
+               "part 2 of a model in 3 files; open the first, named *-00001-of-00003.gguf");
+    put_part("m-00003-of-00003.gguf", 1, 3, 3, "c");
+    expect_bad(dir, ERR_FORMAT, "says it is part 2 of 3, want 3 of 3");
+    put_part("m-00003-of-00003.gguf", 2, 4, 3, "c");
+    expect_bad(dir, ERR_FORMAT, "says it is part 3 of 4, want 3 of 3");
+    put_part("m-00003-of-00003.gguf", 2, 3, 3, "a");
+    expect_bad(dir, ERR_FORMAT, "two tensors are named \"a\"");
+    put_part("m-00003-of-00003.gguf", 2, 3, 3, "c");
+    put_part("m-00001-of-00003.gguf", 0, 3, 4, "b");
+    expect_bad(dir, ERR_FORMAT, "3 tensors in 3 files, split.tensors.count is 4");
+    put_part("m.gguf", 0, 3, 3, "b");
+    expect_bad(in_dir("m.gguf"), ERR_FORMAT, "open the first, named *-00001-of-00003.gguf");
+    assert_int_equal(remove(in_dir("m-00003-of-00003.gguf")), 0);
+    expect_bad(in_dir("m-00001-of-00003.gguf"), ERR_NOTFOUND, "m-00003-of-00003.gguf");
 }
 
 static int open_and_close(void *ctx) {
@@ -195,6 +246,11 @@ static void test_ckpt_faults_everywhere(void **state) {
     assert_ok(file_join(gguf, dir, "m.gguf"));
     test_fault_loop(FAULT_ALLOC, open_and_close, gguf, codes);
     test_fault_loop(FAULT_MMAP, open_and_close, gguf, codes);
+    put_part("s-00001-of-00002.gguf", 0, 2, 2, "b");
+    put_part("s-00002-of-00002.gguf", 1, 2, 2, "a");
+    assert_ok(file_join(gguf, dir, "s-00001-of-00002.gguf"));
+    test_fault_loop(FAULT_ALLOC, open_and_close, gguf, codes);
+    test_fault_loop(FAULT_MMAP, open_and_close, gguf, codes);
     put_shard("one.safetensors", "b");
     put_shard("two.safetensors", "a");
     put_index("{\"b\":\"one.safetensors\",\"a\":\"two.safetensors\"}");
@@ -210,6 +266,7 @@ int main(void) {
         CKPT_TEST(test_ckpt_folder_of_one_file), CKPT_TEST(test_ckpt_gguf_file_and_folder_with_one),
         CKPT_TEST(test_ckpt_nothing_there),      CKPT_TEST(test_ckpt_empty_safetensors),
         CKPT_TEST(test_ckpt_shards_by_index),    CKPT_TEST(test_ckpt_sha256_is_in_name_order),
-        CKPT_TEST(test_ckpt_index_refusals),     CKPT_TEST(test_ckpt_faults_everywhere)};
+        CKPT_TEST(test_ckpt_split_gguf),         CKPT_TEST(test_ckpt_index_refusals),
+        CKPT_TEST(test_ckpt_faults_everywhere)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

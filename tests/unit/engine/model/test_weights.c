@@ -255,6 +255,20 @@ static void test_weights_packed_tensors_in_gguf_are_no_weights(void **state) {
     assert_err(load(gguf_path(), true, &c, &w), ERR_NOTFOUND, "\"blk.0.attn_q.weight\"");
 }
 
+static void test_weights_gguf_scale_beside_a_matrix(void **state) {
+    (void)state;
+    static const char *const parts[] = {"scale", "input_scale"};
+    for (int32_t i = 0; i < ARRAY_LEN(parts); i++) {
+        struct ckpt *c = NULL;
+        struct weights *w = NULL;
+        struct toy_tensor *t = toy_model_add(&toy, "x", DTYPE_F32, 1, 0);
+        snprintf(t->gguf, sizeof t->gguf, "blk.0.attn_q.%s", parts[i]);
+        toy_model_write_gguf(&toy, gguf_path());
+        assert_err(load(gguf_path(), true, &c, &w), ERR_UNSUPPORTED, t->gguf);
+        t->absent = true;
+    }
+}
+
 static int load_and_free(void *ctx) {
     struct ckpt *c = NULL;
     struct weights *w = NULL;
@@ -291,6 +305,7 @@ int main(void) {
         WEIGHTS_TEST(test_weights_nan_in_block_scales_is_named),
         WEIGHTS_TEST(test_weights_biases_are_bound_when_asked_for),
         WEIGHTS_TEST(test_weights_packed_tensors_in_gguf_are_no_weights),
+        WEIGHTS_TEST(test_weights_gguf_scale_beside_a_matrix),
         WEIGHTS_TEST(test_weights_without_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
