@@ -41,6 +41,24 @@ static int open_read(const char *path, int *fd_out, int64_t *size_out) {
     return 0;
 }
 
+/* A repository that was cloned without its large files has texts of this form in their place. */
+static int check_pointer(const char *path, const void *data, int64_t size) {
+    static const char head[] = "version https://git-lfs.github.com/spec/";
+    if (size < (int64_t)sizeof head || memcmp(data, head, sizeof head - 1) != 0) {
+        return 0;
+    }
+    return err_set(ERR_FORMAT,
+                   "%s: a Git LFS pointer of %lld bytes, not the file itself (git lfs pull)", path,
+                   (long long)size);
+}
+
+void file_unmap(struct filemap *m) {
+    if (m->data) {
+        munmap((void *)(uintptr_t)m->data, (size_t)m->size);
+    }
+    *m = (struct filemap){0};
+}
+
 int file_map(const char *path, struct filemap *out) {
     int fd = -1;
     int64_t size = 0;
@@ -61,15 +79,14 @@ int file_map(const char *path, struct filemap *out) {
         return rc;
     }
     close(fd);
-    *out = (struct filemap){.data = p, .size = size};
-    return 0;
-}
-
-void file_unmap(struct filemap *m) {
-    if (m->data) {
-        munmap((void *)(uintptr_t)m->data, (size_t)m->size);
+    struct filemap m = {.data = p, .size = size};
+    rc = check_pointer(path, p, size);
+    if (rc) {
+        file_unmap(&m);
+        return rc;
     }
-    *m = (struct filemap){0};
+    *out = m;
+    return 0;
 }
 
 static int64_t read_some(int fd, void *dst, int64_t n) {
@@ -87,6 +104,7 @@ static int64_t read_some(int fd, void *dst, int64_t n) {
 int file_read(const char *path, struct buf *b) {
     int fd = -1;
     int64_t size = 0;
+    int64_t at = b->len;
     int rc = open_read(path, &fd, &size);
     if (rc) {
         return rc;
@@ -112,7 +130,7 @@ int file_read(const char *path, struct buf *b) {
     }
     mem_free(chunk);
     close(fd);
-    return rc;
+    return rc ? rc : check_pointer(path, b->data + at, b->len - at);
 }
 
 int filew_open(struct filew *w, const char *path) {

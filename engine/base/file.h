@@ -15,13 +15,14 @@ struct filemap {
     int64_t size;        /* bytes */
 };
 
-/* Maps a regular file read-only. err: ERR_NOTFOUND, ERR_IO, ERR_FORMAT for any other kind.
+/* Maps a regular file read-only. err: ERR_NOTFOUND, ERR_IO, ERR_FORMAT for any other kind and for a
+ * Git LFS pointer in place of the file.
  * own: caller, file_unmap */
 int file_map(const char *path, struct filemap *out);
 void file_unmap(struct filemap *m);
 
 /* Appends a whole regular file to b.
- * err: ERR_NOTFOUND, ERR_IO, ERR_FORMAT for any other kind, ERR_LIMIT past the buffer's maximum */
+ * err: as file_map, ERR_LIMIT past the buffer's maximum */
 int file_read(const char *path, struct buf *b);
 
 /* Streaming writer with atomic close. */

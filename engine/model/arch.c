@@ -62,7 +62,12 @@ static int find_gguf(const struct gguf *g, const struct arch **out) {
 }
 
 int arch_find(const struct ckpt *c, const struct arch **out) {
-    return c->kind == CKPT_GGUF ? find_gguf(c->gguf, out) : find_hf(c->config, c->path, out);
+    char where[FILE_PATH_MAX];
+    if (c->kind == CKPT_GGUF) {
+        return find_gguf(c->gguf, out);
+    }
+    int rc = file_join(where, c->path, "config.json");
+    return rc ? rc : find_hf(c->config, where, out);
 }
 
 int arch_read_hf_cfg(const json_t *config, const char *where, struct model_cfg *out) {

@@ -117,6 +117,9 @@ static int open_hf(struct ckpt *c) {
     if (!rc) {
         rc = json_read(path, &c->config);
     }
+    if (!rc && !json_is_object(c->config)) {
+        rc = err_set(ERR_FORMAT, "%s: no object", path);
+    }
     if (!rc) {
         rc = file_join(path, c->path, "model.safetensors.index.json");
     }

@@ -9,10 +9,23 @@
 
 enum { CHAT_TEXT_MAX = 64 << 20 };
 
+/* A token without a row could not be computed; rows without a token are padding. */
+static int check_vocab(const struct model *m, const char *path) {
+    int32_t n = tok_n_vocab(m->tok);
+    int32_t rows = m->weights->cfg.vocab;
+    return n <= rows
+               ? 0
+               : err_set(ERR_FORMAT, "%s: the tokenizer has %d tokens, the model's table has %d",
+                         path, n, rows);
+}
+
 /* err: ERR_NOMEM; all else is noted */
 static int open_text(struct model *m, const char *path) {
     int rc = m->ckpt->gguf ? toksource_gguf(m->ckpt->gguf, &m->tok) : tok_open(path, &m->tok);
+    rc = rc ? rc : check_vocab(m, path);
     if (rc) {
+        tok_destroy(m->tok);
+        m->tok = NULL;
         str_copy(m->tok_error, (int64_t)sizeof m->tok_error, err_msg());
         str_copy(m->chat_error, (int64_t)sizeof m->chat_error, err_msg());
         return rc == ERR_NOMEM ? rc : 0;

@@ -94,7 +94,7 @@ static void test_bad_checkpoint_corrupt(void **state) {
     tiny_file(dir, "bad/config.json", "{\"model_type\": \"llama\",");
     cli_says(dir, 3, "config.json", "inspect bad");
     tiny_file(dir, "bad/config.json", "[]");
-    cli_says(dir, 3, "bad: \"model_type\" is missing", "inspect bad");
+    cli_says(dir, 3, "bad/config.json: no object", "inspect bad");
 }
 
 static void test_bad_checkpoint_gguf(void **state) {

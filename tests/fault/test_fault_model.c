@@ -11,7 +11,6 @@
 #include "engine/run/engine.h"
 #include "engine/sched/seq.h"
 #include "tests/support/toy_model.h"
-#include "tests/support/toy_tok.h"
 
 static char dir[FILE_PATH_MAX];
 static char src[FILE_PATH_MAX];
@@ -71,7 +70,9 @@ static void test_fault_model_open_with_tokenizer(void **state) {
     struct buf b;
     char path[FILE_PATH_MAX];
     buf_init(&b, MEM_TEST, 1 << 20);
-    toy_json(&b);
+    assert_ok(buf_str(&b, "{\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":"
+                          "\"ByteLevel\",\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\","
+                          "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}"));
     assert_ok(file_join(path, src, "tokenizer.json"));
     assert_ok(file_write(path, buf_cstr(&b), b.len));
     buf_fini(&b);
