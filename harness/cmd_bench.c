@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "engine/base/clock.h"
 #include "engine/base/err.h"
@@ -27,6 +28,8 @@ struct bench {
     int32_t repeats;
     const char *batches;
     bool json;
+    double load_s;      /* opening, binding and checking the checkpoint, tokenizer included */
+    int64_t peak_bytes; /* resident at most by the end of that */
     json_t *rows;
 };
 
@@ -268,12 +271,22 @@ static int bench_all(struct bench *b, struct session *s) {
             printf("; roof: %.0f GFLOP/s, %.1f GB/s read, measured now", roof.gflops, roof.gbytes);
         }
         printf("\n");
+        char peak[STR_NUM_MAX];
+        char stored[STR_NUM_MAX];
+        printf("%-18s %10.3f s; at most %s resident, %s of it weights as stored\n", "load",
+               b->load_s, str_show_bytes(peak, b->peak_bytes),
+               str_show_bytes(stored, s->model->weights->bytes));
     }
     rc = rc || b->pp == 0 ? rc : bench_prefill(b, s, &roof);
     for (int32_t i = 0; i < n && !rc && b->tg > 0; i++) {
         rc = bench_decode(b, s, batch[i], &roof);
     }
     return rc;
+}
+
+static int64_t peak_resident(void) {
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
 }
 
 static int run(const struct cmd *self, const struct cli_env *env, int argc, char **argv) {
@@ -295,12 +308,17 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
     }
     interrupt_install();
     b.rows = json_array();
+    int64_t t0 = clock_now_ns();
     rc = session_model(env, args.pos[0], &s);
+    b.load_s = (double)(clock_now_ns() - t0) * 1e-9;
+    b.peak_bytes = peak_resident();
     rc = rc ? rc : bench_all(&b, &s);
     if (!rc && b.json) {
-        json_t *o = json_pack("{s:s, s:s, s:s, s:O}", "model", args.pos[0], "scheme",
-                              s.model->weights->scheme, "engine", engine_describe(s.engine),
-                              "tests", b.rows);
+        json_t *o =
+            json_pack("{s:s, s:s, s:s, s:f, s:I, s:I, s:O}", "model", args.pos[0], "scheme",
+                      s.model->weights->scheme, "engine", engine_describe(s.engine), "load_s",
+                      b.load_s, "weight_bytes", (json_int_t)s.model->weights->bytes,
+                      "peak_bytes_loading", (json_int_t)b.peak_bytes, "tests", b.rows);
         json_dumpf(o, stdout, JSON_COMPACT);
         printf("\n");
         json_decref(o);
