@@ -39,11 +39,15 @@ if(TRILEMMA_CUDA)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
     add_library(kernels_cuda STATIC ${cuda_sources})
-    # why: no contraction, so that decoded weights equal ref's; fused operations are written out
-    target_compile_options(kernels_cuda PRIVATE --fmad=false -Xcompiler=-Wall,-Wextra
-                           -Werror all-warnings)
+    target_compile_options(kernels_cuda PRIVATE -Xcompiler=-Wall,-Wextra -Werror all-warnings)
+    # why: no contraction in the single ops, so that decoded weights equal ref's; fused operations
+    # are written out
+    file(GLOB cuda_single CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/cuda_*.cu)
+    set_source_files_properties(${cuda_single} PROPERTIES COMPILE_OPTIONS --fmad=false)
     set_target_properties(kernels_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static)
-    target_link_libraries(kernels_cuda PUBLIC base)
+    find_library(TRILEMMA_CUBLASLT cublasLt HINTS ${CMAKE_CUDA_TOOLKIT_ROOT_DIR}/lib64
+                 /usr/local/cuda/lib64 REQUIRED)
+    target_link_libraries(kernels_cuda PUBLIC base PRIVATE ${TRILEMMA_CUBLASLT})
     target_compile_definitions(kernels PRIVATE TRILEMMA_CUDA)
     target_link_libraries(kernels PUBLIC kernels_cuda)
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)

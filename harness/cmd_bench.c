@@ -10,9 +10,11 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/err.h"
+#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 #include "engine/base/str.h"
+#include "engine/model/arch.h"
 #include "harness/cmds.h"
 #include "harness/interrupt.h"
 #include "harness/session.h"
@@ -23,11 +25,14 @@ enum { BATCHES_MAX = 16, REPEATS_MAX = 100 };
 struct bench {
     struct session_opts so;
     int32_t pp;
+    int32_t pp_batch; /* prompts at once */
     int32_t tg;
+    int32_t skip; /* tokens of each sequence in front of the measured ones */
     int32_t depth;
     int32_t repeats;
     const char *batches;
     bool json;
+    bool random;        /* the model is a configuration */
     double load_s;      /* opening, binding and checking the checkpoint, tokenizer included */
     int64_t peak_bytes; /* resident at most by the end of that */
     json_t *rows;
@@ -51,38 +56,42 @@ static void prompt_of(int32_t *ids, int32_t n, int32_t vocab, uint64_t stream) {
 static int one(struct engine *e,
                int32_t vocab,
                int32_t batch,
-               int32_t n_prompt,
-               int32_t n_new,
+               const int32_t n[3], /* prompt, new tokens, new tokens in front of the measured */
                uint64_t stream,
                double *prefill_s,
                double *decode_s,
                int32_t *n_decoded) {
-    int32_t *ids = mem_array(MEM_HARNESS, n_prompt, (int64_t)sizeof *ids);
+    int32_t *ids = mem_array(MEM_HARNESS, n[0], (int64_t)sizeof *ids);
     int rc = ids ? 0 : ERR_NOMEM;
     for (int32_t i = 0; i < batch && !rc; i++) {
         uint64_t id = 0;
-        prompt_of(ids, n_prompt, vocab, stream * 1000 + (uint64_t)i);
-        struct engine_request r = {
-            .ids = ids, .n_ids = n_prompt, .max_new = n_new, .ignore_stop = true};
+        prompt_of(ids, n[0], vocab, stream * 1000 + (uint64_t)i);
+        struct engine_request r = {.ids = ids, .n_ids = n[0], .max_new = n[1], .ignore_stop = true};
         rc = engine_submit(e, &r, &id);
     }
     mem_free(ids);
     int64_t t0 = clock_now_ns();
     int64_t t_first = 0;
+    int64_t t_begin = 0;
     int64_t t_last = 0;
     int32_t n_first = 0;
+    int32_t n_ready = 0;
     int32_t n_over = 0;
     *n_decoded = 0;
     while (!rc && n_over < batch) {
         struct event ev[64];
         bool busy = false;
         rc = engine_step(e, &busy);
-        int32_t n = engine_poll(e, ev, ARRAY_LEN(ev));
-        for (int32_t i = 0; i < n; i++) {
-            n_over += ev[i].kind == EVENT_END ? 1 : 0;
-            if (ev[i].kind == EVENT_TOKEN && ev[i].index == 0 && ++n_first == batch) {
-                t_first = ev[i].t_ns; /* every sequence decodes from here on */
-            } else if (ev[i].kind == EVENT_TOKEN && n_first == batch && ev[i].t_ns > t_first) {
+        int32_t got = engine_poll(e, ev, ARRAY_LEN(ev));
+        for (int32_t i = 0; i < got; i++) {
+            bool token = ev[i].kind == EVENT_TOKEN;
+            n_over += token ? 0 : 1;
+            if (token && ev[i].index == 0 && ++n_first == batch) {
+                t_first = ev[i].t_ns;
+            }
+            if (token && ev[i].index == n[2] && ++n_ready == batch) {
+                t_begin = ev[i].t_ns; /* every sequence decodes from here on, until one ends */
+            } else if (token && n_ready == batch && ev[i].t_ns > t_begin && n_over == 0) {
                 (*n_decoded)++;
                 t_last = ev[i].t_ns;
             }
@@ -92,7 +101,7 @@ static int one(struct engine *e,
         }
     }
     *prefill_s = (double)(t_first - t0) * 1e-9;
-    *decode_s = t_last > t_first ? (double)(t_last - t_first) * 1e-9 : 0;
+    *decode_s = t_last > t_begin ? (double)(t_last - t_begin) * 1e-9 : 0;
     return rc;
 }
 
@@ -167,16 +176,21 @@ static int bench_prefill(struct bench *b, struct session *s, const struct cpu_ro
         double pre = 0;
         double dec = 0;
         int32_t n = 0;
-        int rc = one(s->engine, w->cfg.vocab, 1, b->pp, 1, (uint64_t)i, &pre, &dec, &n);
+        int rc = one(s->engine, w->cfg.vocab, b->pp_batch, (const int32_t[]){b->pp, 1, 0},
+                     (uint64_t)i, &pre, &dec, &n);
         if (rc) {
             return rc;
         }
         if (i > 0) { /* the first warms the pages */
-            t.tok_s[t.n++] = pre > 0 ? b->pp / pre : (double)NAN;
+            t.tok_s[t.n++] = pre > 0 ? b->pp * (double)b->pp_batch / pre : (double)NAN;
         }
     }
     double sd = 0;
-    snprintf(name, sizeof name, "pp%d", b->pp);
+    if (b->pp_batch > 1) {
+        snprintf(name, sizeof name, "pp%d b%d", b->pp, b->pp_batch);
+    } else {
+        snprintf(name, sizeof name, "pp%d", b->pp);
+    }
     print_row(b, name, &t, mean_of(&t, &sd) * flop_per_token(w, b->pp / 2) * 1e-9, 0, roof);
     return 0;
 }
@@ -191,15 +205,16 @@ bench_decode(struct bench *b, struct session *s, int32_t batch, const struct cpu
         double pre = 0;
         double dec = 0;
         int32_t n = 0;
-        int rc = one(s->engine, w->cfg.vocab, batch, b->depth, b->tg + 1, 100 + (uint64_t)i, &pre,
-                     &dec, &n);
+        int rc = one(s->engine, w->cfg.vocab, batch,
+                     (const int32_t[]){b->depth, b->tg + b->skip + 1, b->skip}, 100 + (uint64_t)i,
+                     &pre, &dec, &n);
         if (rc) {
             return rc;
         }
         t.tok_s[t.n++] = dec > 0 ? n / dec : (double)NAN;
     }
     double sd = 0;
-    double step = bytes_per_step(w, batch, b->depth + b->tg / 2, kv);
+    double step = bytes_per_step(w, batch, b->depth + b->skip + b->tg / 2, kv);
     snprintf(name, sizeof name, "tg%d b%d d%d", b->tg, batch, b->depth);
     print_row(b, name, &t, 0, mean_of(&t, &sd) / batch * step * 1e-9, roof);
     return 0;
@@ -258,7 +273,8 @@ static int bench_all(struct bench *b, struct session *s) {
     for (int32_t i = 0; i < n; i++) {
         most = i32_max(most, batch[i]);
     }
-    int32_t len = i32_max(b->pp + 1, b->depth + b->tg + 1);
+    most = i32_max(most, b->pp_batch);
+    int32_t len = i32_max(b->pp + 1, b->depth + b->skip + b->tg + 1);
     struct engine_opts base = {.running_max = most,
                                .batch_tok_max = i32_max(512, most),
                                .ctx_max = len,
@@ -284,13 +300,26 @@ static int bench_all(struct bench *b, struct session *s) {
     return rc;
 }
 
+/* A model of random weights on the shape of a config.json. */
+static int random_model(const char *path, struct session *s) {
+    json_t *j = NULL;
+    struct model_cfg cfg;
+    *s = (struct session){0};
+    str_copy(s->path, (int64_t)sizeof s->path, path);
+    int rc = json_read(path, &j);
+    rc = rc ? rc : arch_read_hf_cfg(j, path, &cfg);
+    json_decref(j);
+    return rc ? rc : model_random(&cfg, &s->model);
+}
+
 static int64_t peak_resident(void) {
     struct rusage u;
     return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
 }
 
 static int run(const struct cmd *self, const struct cli_env *env, int argc, char **argv) {
-    struct bench b = {.pp = 512, .tg = 128, .depth = 16, .repeats = 3, .batches = "1,4,16"};
+    struct bench b = {
+        .pp = 512, .pp_batch = 1, .tg = 128, .depth = 16, .repeats = 3, .batches = "1,4,16"};
     struct cli_args args;
     struct session s = {0};
     const struct cli_opt opts[] = {
@@ -299,6 +328,11 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
         {"depth", CLI_I32, &b.depth, "N", "prompt in front of the generated tokens [16]", 1,
          1 << 20},
         {"batches", CLI_STR, &b.batches, "LIST", "sequences at once [1,4,16]", 0, 0},
+        {"pp-batch", CLI_I32, &b.pp_batch, "N", "prompts at once [1]", 1, 1024},
+        {"skip", CLI_I32, &b.skip, "N", "generated tokens in front of the measured [0]", 0,
+         1 << 20},
+        {"random-weights", CLI_FLAG, &b.random, NULL, "MODEL is a config.json; weights are random",
+         0, 0},
         {"repeats", CLI_I32, &b.repeats, "N", "[3]", 1, REPEATS_MAX},
         {"json", CLI_FLAG, &b.json, NULL, "JSON instead of text", 0, 0},
         SESSION_OPTS(b.so)};
@@ -309,7 +343,7 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
     interrupt_install();
     b.rows = json_array();
     int64_t t0 = clock_now_ns();
-    rc = session_model(env, args.pos[0], &s);
+    rc = b.random ? random_model(args.pos[0], &s) : session_model(env, args.pos[0], &s);
     b.load_s = (double)(clock_now_ns() - t0) * 1e-9;
     b.peak_bytes = peak_resident();
     rc = rc ? rc : bench_all(&b, &s);

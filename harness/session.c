@@ -2,6 +2,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/json.h"
+#include "engine/base/str.h"
 #include "harness/paths.h"
 
 int session_model(const struct cli_env *env, const char *name, struct session *s) {
@@ -21,6 +22,9 @@ int session_engine(struct session *s,
     eo.ctx_max = o->ctx_max ? o->ctx_max : eo.ctx_max;
     eo.kv_bytes = o->kv_bytes ? o->kv_bytes : eo.kv_bytes;
     eo.kv_type = o->kv_f16 ? DTYPE_F16 : DTYPE_F32;
+    if (str_eq(o->backend ? o->backend : "", "cuda") && !o->variant && !o->kv_f16) {
+        eo.kv_type = DTYPE_BF16; /* what its fused decoder keeps */
+    }
     eo.no_prefix_cache = o->no_prefix_cache;
     return engine_open(s->model->weights, &eo, &s->engine);
 }

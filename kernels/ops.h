@@ -1,6 +1,6 @@
 /* struct backend_ops: the whole border between the engine and a machine's arithmetic.
  *
- * One const instance per backend (ref, cpu, null; cuda later), found by name through
+ * One const instance per backend (ref, cpu, null, cuda), found by name through
  * kernels/backend.h. Activations are row-major, innermost dimension last, in the backend's
  * activation type (f32 for ref, cpu and null). Pointers named x, y, q, ... are backend buffers from
  * buf_alloc; batch arrays and weights' small vectors are host memory that the backend may copy.
@@ -24,6 +24,8 @@
 #include "kernels/dtype.h"
 
 struct backend; /* one open backend; layout private to each implementation */
+struct decoder; /* kernels/decoder.h */
+struct decoder_dev;
 
 /* Limits the workspace is sized for; all but n_threads at least 1. */
 struct backend_opts {
@@ -43,7 +45,7 @@ enum { OPS_EXPERT_MAX = 1024 }; /* most experts a row is routed among */
 struct kv_view {
     void *k;           /* backend buffer */
     void *v;           /* backend buffer */
-    enum dtype type;   /* F32 or F16 */
+    enum dtype type;   /* F32, F16; BF16 where the backend has it */
     int32_t n_kv_head; /* K */
     int32_t head_dim;  /* D */
     int32_t block_tok; /* P */
@@ -70,8 +72,10 @@ struct backend_ops {
     bool (*supports_weight)(struct backend *be, enum dtype type);
     bool (*supports_kv)(struct backend *be, enum dtype type);
 
-    /* Buffers; zeroed. own: caller, buf_free */
+    /* Buffers; zeroed. own: caller, buf_free. cache_alloc: memory that ops alone touch; NULL:
+     * buf_alloc serves */
     int (*buf_alloc)(struct backend *be, int64_t bytes, void **out);
+    int (*cache_alloc)(struct backend *be, int64_t bytes, void **out);
     void (*buf_free)(struct backend *be, void *p);
     int (*copy_in)(struct backend *be, void *dst, const void *host, int64_t bytes);
     int (*copy_out)(struct backend *be, void *host, const void *src, int64_t bytes);
@@ -185,6 +189,32 @@ struct backend_ops {
                        const float *weight,
                        int32_t n_row,
                        int32_t dim);
+
+    /* The four below fuse a whole decoder (kernels/decoder.h); all NULL in a backend that does not.
+     *
+     * Takes the decoder's weights to where they are multiplied. The pointers in d are borrowed
+     * until decoder_close; the cache views stay the caller's.
+     * err: ERR_UNSUPPORTED with the reason (weight format, cache type, head size): the caller goes
+     * through the single ops instead. own: caller, decoder_close */
+    int (*decoder_open)(struct backend *be, const struct decoder *d, struct decoder_dev **out);
+    void (*decoder_close)(struct backend *be, struct decoder_dev *dev);
+
+    /* Runs a step through all layers; the last hidden state of every row is kept inside.
+     * in: group[g] the batch as cache group g sees it, T <= tok_max */
+    int (*decoder_run)(struct backend *be,
+                       struct decoder_dev *dev,
+                       const struct batch *group,
+                       int32_t n_group);
+
+    /* Head and final norm over n <= out_max rows of the step. out: logits host [n,V] or NULL; pick
+     * host [n] or NULL: the largest logit's index, the lowest of equals, -1 when all are NaN. Waits
+     * for the result. */
+    int (*decoder_logits)(struct backend *be,
+                          struct decoder_dev *dev,
+                          const int32_t *row,
+                          int32_t n,
+                          float *logits,
+                          int32_t *pick);
 };
 
 #endif

@@ -18,6 +18,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/ring.h"
 #include "engine/run/forward.h"
+#include "engine/run/fused.h"
 #include "engine/sched/batch.h"
 #include "engine/sched/sched.h"
 #include "kernels/backend.h"
@@ -55,15 +56,18 @@ struct engine {
     struct backend *be;            /* own */
     struct engine_opts opts;       /* defaults filled in */
     struct kvmem kv;
-    struct forward fw;
+    struct forward fw; /* empty when the backend fuses the decoder */
+    struct fused fused;
     struct sched sched;
     struct plan plan;
     struct batch_set batch;
     struct kv_groups groups; /* of the model's layers */
     int32_t n_blocks[MODEL_KV_GROUPS];
     struct sampler sampler;
+    int32_t out_max;       /* rows of logits at once */
     int32_t *picked;       /* own, [running_max] sampled tokens by plan item */
     float *picked_logprob; /* own, [running_max] */
+    int32_t *row_pick;     /* own, [out_max] */
     int64_t n_generated;   /* TOKEN events so far */
     struct ring commands;
     struct ring events;
@@ -158,6 +162,21 @@ static int open_backend(struct engine *e) {
     return rc ? rc : e->ops->open(&bo, &e->be);
 }
 
+/* The backend's own decoder where it has one for this model, else the single ops. */
+static int open_decoder(struct engine *e) {
+    const struct engine_opts *o = &e->opts;
+    struct fused_max max = {.tok = o->batch_tok_max,
+                            .seq = o->running_max,
+                            .out = i32_max(OUT_ROWS, o->running_max),
+                            .host_rows = OUT_ROWS,
+                            .ctx = o->ctx_max};
+    int rc = fused_init(&e->fused, e->ops, e->be, e->w, &e->kv, &max);
+    e->out_max = e->fused.dev ? max.out : i32_min(OUT_ROWS, o->batch_tok_max);
+    return rc || e->fused.dev ? rc
+                              : forward_init(&e->fw, e->ops, e->be, e->w, o->batch_tok_max,
+                                             e->out_max, o->ctx_max);
+}
+
 static int open_parts(struct engine *e) {
     const struct engine_opts *o = &e->opts;
     struct sched_opts so = {.n_group = e->groups.n,
@@ -169,7 +188,6 @@ static int open_parts(struct engine *e) {
                             .no_prefix_cache = o->no_prefix_cache,
                             .salt = o->salt};
     int64_t n = o->running_max;
-    int32_t rows = i32_min(OUT_ROWS, o->batch_tok_max);
     for (int32_t g = 0; g < e->groups.n; g++) {
         so.group[g] =
             (struct sched_group){.n_blocks = e->n_blocks[g], .window = e->groups.window[g]};
@@ -182,7 +200,7 @@ static int open_parts(struct engine *e) {
     rc = rc ? rc : open_backend(e);
     rc = rc ? rc
             : kvmem_init(&e->kv, e->ops, e->be, &e->w->cfg, o->kv_type, e->n_blocks, o->block_tok);
-    rc = rc ? rc : forward_init(&e->fw, e->ops, e->be, e->w, o->batch_tok_max, rows, o->ctx_max);
+    rc = rc ? rc : open_decoder(e);
     rc = rc ? rc : sampler_init(&e->sampler, e->w->cfg.vocab);
     rc = rc ? rc
             : ring_init(&e->commands, MEM_RUN, o->waiting_max + ABORTS_MAX,
@@ -195,7 +213,8 @@ static int open_parts(struct engine *e) {
     }
     e->picked = mem_array(MEM_RUN, n, (int64_t)sizeof *e->picked);
     e->picked_logprob = mem_array(MEM_RUN, n, (int64_t)sizeof *e->picked_logprob);
-    return e->picked && e->picked_logprob ? 0 : ERR_NOMEM;
+    e->row_pick = mem_array(MEM_RUN, e->out_max, (int64_t)sizeof *e->row_pick);
+    return e->picked && e->picked_logprob && e->row_pick ? 0 : ERR_NOMEM;
 }
 
 static void update_stats(struct engine *e) {
@@ -280,10 +299,12 @@ void engine_close(struct engine *e) {
     drop_requests(e);
     mem_free(e->picked);
     mem_free(e->picked_logprob);
+    mem_free(e->row_pick);
     ring_fini(&e->commands);
     ring_fini(&e->events);
     sampler_fini(&e->sampler);
     if (e->be) {
+        fused_fini(&e->fused, e->ops, e->be);
         forward_fini(&e->fw);
         kvmem_fini(&e->kv);
         e->ops->close(e->be);
@@ -465,22 +486,67 @@ static void use_row(struct engine *e, int32_t item, int32_t pos, const float *lo
     j->failed = rc;
 }
 
+/* Does the item want its row's largest logit and no more? */
+static bool wants_pick_alone(const struct engine *e, int32_t item) {
+    const struct plan_item *it = &e->plan.item[item];
+    const struct job *j = it->seq->user;
+    return it->sample && !j->row && j->sampling.temperature == 0 && !e->opts.logprobs;
+}
+
+static int32_t item_of(const struct batch *b, int32_t t, int32_t item) {
+    while (t >= b->seq_start[item + 1]) {
+        item++;
+    }
+    return item;
+}
+
+/* Uses the largest logit of a row as the backend found it. */
+static void use_pick(struct engine *e, int32_t item, int32_t token) {
+    struct job *j = e->plan.item[item].seq->user;
+    if (!j->failed && token < 0) {
+        j->failed = err_set(ERR_NUMERIC, "no logit is a number");
+    }
+    e->picked[item] = token;
+    e->picked_logprob[item] = NAN;
+}
+
+static bool all_want_picks_alone(const struct engine *e) {
+    for (int32_t i = 0; i < e->plan.n_item; i++) {
+        if (e->plan.item[i].seq->score || (e->plan.item[i].sample && !wants_pick_alone(e, i))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A slice of logits, or of picks where nobody looks at more. */
+static int slice(struct engine *e, const int32_t *row, int32_t n, bool alone) {
+    return e->fused.dev ? e->ops->decoder_logits(e->be, e->fused.dev, row, n,
+                                                 alone ? NULL : e->fused.logits, e->row_pick)
+                        : forward_logits(&e->fw, e->fw.x, row, n);
+}
+
 /* Computes the wanted rows of logits, a slice at a time, and hands each to its item. */
 static int use_logits(struct engine *e) {
     const struct batch *b = &e->batch.group[0];
+    bool alone = e->fused.dev && all_want_picks_alone(e);
+    int32_t most = alone ? e->out_max : i32_min(OUT_ROWS, e->out_max);
+    const float *logits = e->fused.dev ? e->fused.logits : e->fw.logits;
     int32_t item = 0;
-    for (int32_t r0 = 0; r0 < b->n_out; r0 += e->fw.out_max) {
-        int32_t n = i32_min(e->fw.out_max, b->n_out - r0);
-        int rc = forward_logits(&e->fw, e->fw.x, b->out_row + r0, n);
+    for (int32_t r0 = 0; r0 < b->n_out; r0 += most) {
+        int32_t n = i32_min(most, b->n_out - r0);
+        const int32_t *row = b->out_row + r0;
+        int rc = slice(e, row, n, alone);
         if (rc) {
             return rc;
         }
         for (int32_t r = 0; r < n; r++) {
-            int32_t t = b->out_row[r0 + r];
-            while (t >= b->seq_start[item + 1]) {
-                item++;
+            item = item_of(b, row[r], item);
+            if (alone) {
+                use_pick(e, item, e->row_pick[r]);
+            } else {
+                use_row(e, item, b->pos[row[r]], logits + (int64_t)r * e->w->cfg.vocab);
             }
-            use_row(e, item, b->pos[t], e->fw.logits + (int64_t)r * e->w->cfg.vocab);
         }
     }
     return 0;
@@ -496,7 +562,8 @@ static int compute(struct engine *e) {
             }
         }
     }
-    int rc = forward_run(&e->fw, &e->kv, e->batch.group);
+    int rc = e->fused.dev ? e->ops->decoder_run(e->be, e->fused.dev, e->batch.group, e->groups.n)
+                          : forward_run(&e->fw, &e->kv, e->batch.group);
     return rc ? rc : use_logits(e);
 }
 

@@ -11,8 +11,10 @@ static int make_layer(struct kvmem *m, struct kv_view *v, int32_t n_blocks) {
         return err_set(ERR_LIMIT, "KV cache of %d blocks of %d tokens cannot be addressed",
                        n_blocks, v->block_tok);
     }
-    int rc = m->ops->buf_alloc(m->be, bytes, &v->k);
-    rc = rc ? rc : m->ops->buf_alloc(m->be, bytes, &v->v);
+    int (*get)(struct backend *, int64_t, void **) =
+        m->ops->cache_alloc ? m->ops->cache_alloc : m->ops->buf_alloc;
+    int rc = get(m->be, bytes, &v->k);
+    rc = rc ? rc : get(m->be, bytes, &v->v);
     if (rc) {
         return err_ctx(rc, "KV cache of %d blocks, %lld bytes so far", n_blocks,
                        (long long)m->bytes);

@@ -5,6 +5,7 @@
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/model/random.h"
 #include "engine/run/toksource.h"
 
 enum { CHAT_TEXT_MAX = 64 << 20 };
@@ -55,6 +56,19 @@ int model_open(const char *path, const struct weights_opts *opts, struct model *
         model_close(m);
         return rc;
     }
+    *out = m;
+    return 0;
+}
+
+int model_random(const struct model_cfg *c, struct model **out) {
+    struct model *m = mem_calloc(MEM_RUN, (int64_t)sizeof *m);
+    int rc = m ? weights_random(c, 1, &m->weights) : ERR_NOMEM;
+    if (rc) {
+        model_close(m);
+        return rc;
+    }
+    str_copy(m->tok_error, (int64_t)sizeof m->tok_error, "random weights have none");
+    str_copy(m->chat_error, (int64_t)sizeof m->chat_error, "random weights have none");
     *out = m;
     return 0;
 }

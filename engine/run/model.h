@@ -21,6 +21,9 @@ struct model {
  * noted, not fatal: token ids still work.
  * err: those of ckpt_open and weights_load; ERR_NOMEM. own: caller, model_close */
 int model_open(const char *path, const struct weights_opts *opts, struct model **out);
+/* A model of random weights, without checkpoint, tokenizer or template. own: caller, model_close */
+int model_random(const struct model_cfg *c, struct model **out);
+
 void model_close(struct model *m);
 
 /* Demands the tokenizer. err: ERR_NOTFOUND or ERR_UNSUPPORTED with the reason */

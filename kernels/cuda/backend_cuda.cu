@@ -4,13 +4,16 @@
  * 1. An upload is keyed by host address and size. The address of weights lives as long as the
  * model; vectors that change between calls (token ids, positions, slots) are copied at every call
  * into arrays of the size that open() was told.
- * 2. Every launch goes to one stream; what the host reads is valid after sync. */
+ * 2. Every launch goes to one stream; what the host reads is valid after sync.
+ * 3. Models of the usual shape run through the fused decoder (dec_decoder.cu); these single ops
+ * serve all others, and the variant "f32". */
 #include <new>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/cuda/backend_cuda.h"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/dec_decoder.cuh"
 extern "C" {
 #include "kernels/host.h"
 }
@@ -33,7 +36,8 @@ struct backend {
     int32_t *seq_of; /* own, device [n_tok_max] */
     int32_t *table;  /* own, device, grows */
     int64_t table_cap;
-    int32_t *host_seq; /* own, host [n_tok_max] */
+    int32_t *host_seq;  /* own, host [n_tok_max] */
+    int64_t shared_max; /* bytes of shared memory a block may have */
     char text[TEXT_MAX];
 };
 
@@ -71,10 +75,7 @@ static int open_device(struct backend *be) {
     rc = rc ? rc : CUDA_CHECK(cudaMalloc(&be->tok, bytes));
     rc = rc ? rc : CUDA_CHECK(cudaMalloc(&be->pos, bytes));
     rc = rc ? rc : CUDA_CHECK(cudaMalloc(&be->seq_of, bytes));
-    if (!rc && (size_t)be->opts.ctx_max * sizeof(float) > prop.sharedMemPerBlockOptin - 1024) {
-        rc = err_set(ERR_UNSUPPORTED, "backend cuda: context of %d, at most %d on this card",
-                     be->opts.ctx_max, (int)((prop.sharedMemPerBlockOptin - 1024) / sizeof(float)));
-    }
+    be->shared_max = (int64_t)prop.sharedMemPerBlockOptin;
     if (!rc) {
         snprintf(be->text, sizeof be->text, "%s, sm_%d%d, %d SMs", prop.name, prop.major,
                  prop.minor, prop.multiProcessorCount);
@@ -84,6 +85,10 @@ static int open_device(struct backend *be) {
 
 static int backend_open(const struct backend_opts *opts, struct backend **out) {
     int rc = host_check_opts(opts);
+    if (!rc && opts->variant && strcmp(opts->variant, "f32") != 0) {
+        rc = err_set(ERR_UNSUPPORTED, "backend cuda: variant \"%s\", it has f32 and the default",
+                     opts->variant);
+    }
     if (rc) {
         return rc;
     }
@@ -118,6 +123,35 @@ static int buf_alloc(struct backend *be, int64_t bytes, void **out) {
     }
     *out = p;
     return 0;
+}
+
+static int cache_alloc(struct backend *be, int64_t bytes, void **out) {
+    void *p = NULL;
+    int rc = CUDA_CHECK(cudaMalloc(&p, (size_t)(bytes > 0 ? bytes : 1)));
+    rc = rc ? rc : CUDA_CHECK(cudaMemsetAsync(p, 0, (size_t)bytes, be->stream));
+    if (rc) {
+        cudaFree(p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
+cudaStream_t cuda_stream(struct backend *be) {
+    return be->stream;
+}
+
+static bool supports_kv(struct backend *be, enum dtype type) {
+    (void)be;
+    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
+}
+
+/* The variant "f32" keeps to the single ops, whose arithmetic is f32. */
+static int decoder_open(struct backend *be, const struct decoder *d, struct decoder_dev **out) {
+    if (be->opts.variant && strcmp(be->opts.variant, "f32") == 0) {
+        return err_set(ERR_UNSUPPORTED, "backend cuda: variant f32 has no fused decoder");
+    }
+    return cuda_decoder_open(be, d, out);
 }
 
 static void buf_free(struct backend *be, void *p) {
@@ -297,6 +331,11 @@ static int attn(struct backend *be,
     int64_t n_table = (int64_t)b->n_seq * b->table_stride;
     struct cuda_batch db = {b->n_tok, 1, b->table_stride, be->pos, be->seq_of, NULL};
     int rc = host_check_attn(kv, b, n_head, be->opts.ctx_max);
+    int64_t most = (be->shared_max - 1024) / (int64_t)sizeof(float);
+    if (!rc && be->opts.ctx_max > most) {
+        rc = err_set(ERR_UNSUPPORTED, "backend cuda: context of %d, at most %lld on this card",
+                     be->opts.ctx_max, (long long)most);
+    }
     for (int32_t i = 0; i < b->n_seq && !rc; i++) {
         for (int32_t t = b->seq_start[i]; t < b->seq_start[i + 1]; t++) {
             be->host_seq[t] = i;
@@ -327,8 +366,32 @@ static int gather(
 }
 
 extern "C" const struct backend_ops backend_cuda = {
-    "cuda",    backend_open, backend_close, describe, supports_weight, host_supports_kv,
-    buf_alloc, buf_free,     copy_in,       copy_out, sync_stream,     embed,
-    rmsnorm,   matmul,       norm_rope,     kv_write, kv_copy,         attn,
-    act_mul,   add,          gather,        nullptr, /* softcap, route, scatter_add: not yet */
-    nullptr,   nullptr};
+    "cuda",
+    backend_open,
+    backend_close,
+    describe,
+    supports_weight,
+    supports_kv,
+    buf_alloc,
+    cache_alloc,
+    buf_free,
+    copy_in,
+    copy_out,
+    sync_stream,
+    embed,
+    rmsnorm,
+    matmul,
+    norm_rope,
+    kv_write,
+    kv_copy,
+    attn,
+    act_mul,
+    add,
+    gather,
+    nullptr, /* softcap, route, scatter_add: not yet */
+    nullptr,
+    nullptr,
+    decoder_open,
+    cuda_decoder_close,
+    cuda_decoder_run,
+    cuda_decoder_logits};

@@ -3,6 +3,7 @@
  * Scores go to shared memory; threads take positions s = id, id + THREADS, ...; maximum and sum are
  * reduced by a fixed tree over the threads; then each thread owns dimensions d and walks s in
  * ascending order. Nothing depends on the batch or on how the sequence was cut. */
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include "kernels/cuda/cuda_ops.h"
@@ -10,6 +11,9 @@
 enum { THREADS = 128 };
 
 __device__ static float kv_at(const void *p, enum dtype type, int64_t i) {
+    if (type == DTYPE_BF16) {
+        return __uint_as_float((unsigned)((const uint16_t *)p)[i] << 16);
+    }
     return type == DTYPE_F16 ? __half2float(((const __half *)p)[i]) : ((const float *)p)[i];
 }
 
@@ -104,7 +108,10 @@ kv_write_kernel(struct kv_view kv, const float *k, const float *v, const int32_t
         int64_t at = (((int64_t)(slot[t] / P) * kv.n_kv_head + g) * P + slot[t] % P) * kv.head_dim +
                      i % kv.head_dim;
         int64_t from = (int64_t)t * kv.n_kv_head * kv.head_dim + i;
-        if (kv.type == DTYPE_F16) {
+        if (kv.type == DTYPE_BF16) {
+            ((__nv_bfloat16 *)kv.k)[at] = __float2bfloat16_rn(k[from]);
+            ((__nv_bfloat16 *)kv.v)[at] = __float2bfloat16_rn(v[from]);
+        } else if (kv.type == DTYPE_F16) {
             ((__half *)kv.k)[at] = __float2half_rn(k[from]);
             ((__half *)kv.v)[at] = __float2half_rn(v[from]);
         } else {
