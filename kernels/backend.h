@@ -16,7 +16,7 @@ const struct backend_ops *backend_at(int32_t i);
 
 /* Decodes n elements of row r of w, starting at column k0, to f32: the one truth of every stored
  * format (kernels/ref/ref_decode.c).
- * in:  k0 and n multiples of the block, or of the group for DTYPE_W4 */
+ * in:  host_check_weight(w); k0 and n multiples of the block, or any for a scaled type */
 void ref_decode(const struct wmat *w, int32_t r, int32_t k0, int32_t n, float *out);
 
 #ifdef __cplusplus

@@ -10,6 +10,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
+#include "kernels/scaled.h"
 
 int host_buf_alloc(struct backend *be, int64_t bytes, void **out) {
     (void)be;
@@ -109,7 +110,7 @@ int host_route(struct backend *be,
 
 bool host_supports_weight(struct backend *be, enum dtype type) {
     (void)be;
-    return (unsigned)type < DTYPE_N && dtype_info(type)->is_weight;
+    return (unsigned)type < DTYPE_N && (dtype_info(type)->is_weight || dtype_is_scaled(type));
 }
 
 bool host_supports_kv(struct backend *be, enum dtype type) {
@@ -136,27 +137,12 @@ int host_check_opts(const struct backend_opts *opts) {
     return 0;
 }
 
-static int check_groups(const struct wmat *w) {
-    if (w->group < 1 || w->k % w->group != 0) {
-        return err_set(ERR_RANGE, "W4 weight [%d,%d]: group %d does not divide the columns", w->n,
-                       w->k, w->group);
-    }
-    if (!w->scale) {
-        return err_set(ERR_RANGE, "W4 weight [%d,%d] has no scales", w->n, w->k);
-    }
-    if (w->scale_type != DTYPE_F32 && w->scale_type != DTYPE_F16 && w->scale_type != DTYPE_BF16) {
-        return err_set(ERR_UNSUPPORTED, "W4 scales of type %s, want F32, F16 or BF16",
-                       (unsigned)w->scale_type < DTYPE_N ? dtype_info(w->scale_type)->name : "?");
-    }
-    return 0;
-}
-
 int host_check_weight(const struct wmat *w) {
     if ((unsigned)w->type >= DTYPE_N || !host_supports_weight(NULL, w->type)) {
         return err_set(
             ERR_UNSUPPORTED,
-            "weight of type %s, want a float of 16, 32 or 64 bits, W4 or a block format of "
-            "kernels/dtype.h",
+            "weight of type %s, want a float of 16, 32 or 64 bits, a scaled type or a block format "
+            "of kernels/dtype.h",
             (unsigned)w->type < DTYPE_N ? dtype_info(w->type)->name : "?");
     }
     int64_t need = w->k > 0 ? dtype_row_bytes(w->type, w->k) : -1;
@@ -165,7 +151,15 @@ int host_check_weight(const struct wmat *w) {
                        dtype_info(w->type)->name, w->n, w->k, (long long)w->row_bytes,
                        (long long)need);
     }
-    return w->type == DTYPE_W4 ? check_groups(w) : 0;
+    if (dtype_is_scaled(w->type)) {
+        return scaled_check(w);
+    }
+    if (w->act.type != ACTQ_NONE) {
+        return err_set(ERR_UNSUPPORTED,
+                       "%s weight [%d,%d] with a quantized input, want a scaled type",
+                       dtype_info(w->type)->name, w->n, w->k);
+    }
+    return 0;
 }
 
 int host_check_tok(const struct wmat *table, const int32_t *tok, int32_t n_tok) {

@@ -129,7 +129,9 @@ VEC_INLINE bool dec_whole(const struct wmat *w) {
 #define DEC_HAS(suffix, type, piece) [(type)] = true,
     static const bool has[DTYPE_N] = {DEC_FORMATS(DEC_HAS)};
 #undef DEC_HAS
-    return has[w->type] && w->k % 32 == 0 && (w->type != DTYPE_W4 || w->group % 32 == 0);
+    bool plain = w->group % 32 == 0 && w->k % i32_max(w->group, 1) == 0 && w->row_group == 0 &&
+                 w->global == 0 && !w->g_idx;
+    return has[w->type] && w->k % 32 == 0 && (w->type != DTYPE_W4 || plain);
 }
 
 /* Row r to f32. in: dec_whole(w) */

@@ -34,6 +34,9 @@ static int check(const struct backend *be, const struct wmat *w, int32_t n_tok) 
     if (rc) {
         return rc;
     }
+    if (w->act.type != ACTQ_NONE) {
+        return err_set(ERR_UNSUPPORTED, "product with a quantized input");
+    }
     if (w->k > be->opts.k_max) {
         return err_set(ERR_RANGE, "weight with %d columns, opened for %d", w->k, be->opts.k_max);
     }

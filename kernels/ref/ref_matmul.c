@@ -27,6 +27,9 @@ int ref_matmul(struct backend *be,
     if (rc) {
         return rc;
     }
+    if (w->act.type != ACTQ_NONE) {
+        return err_set(ERR_UNSUPPORTED, "product with a quantized input");
+    }
     if (w->k > be->opts.k_max) {
         return err_set(ERR_RANGE, "weight with %d columns, opened for %d", w->k, be->opts.k_max);
     }

@@ -177,11 +177,12 @@ static void check_refusals(const struct backend_ops *ops, struct backend *be) {
     w.type = DTYPE_I64;
     assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_UNSUPPORTED, "I64");
     w = (struct wmat){.type = DTYPE_W4, .n = 4, .k = 64, .data = data, .row_bytes = 32};
-    w.group = 48;
-    assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_RANGE, "group 48");
     w.group = 32;
     assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_RANGE, "no scales");
     w.scale = data;
+    w.group = 65;
+    assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_RANGE, "65 columns");
+    w.group = 32;
     w.scale_type = DTYPE_I8;
     assert_err(ops->matmul(be, y, x, &w, NULL, 1, false), ERR_UNSUPPORTED, "I8");
     w = (struct wmat){.type = DTYPE_F16, .n = 1, .k = CASE_K_MAX + 1, .data = data};
