@@ -95,11 +95,18 @@ decode_q8_0(const struct wmat *w, const uint8_t *row, int32_t k0, int32_t n, flo
 
 static void decode_scaled(const struct wmat *w, int32_t r, int32_t k0, int32_t n, float *out) {
     int64_t at = scaled_row(w, r);
+    int32_t seen = -1;
+    float scale = 0;
+    float zero = 0;
     scaled_codes(w, r, k0, n, out);
     for (int32_t i = 0; i < n; i++) {
-        int64_t g = at + scaled_group(w, k0 + i);
-        float zero = w->zero ? (float)w->zero[g] : 0;
-        out[i] = (out[i] - zero) * scaled_scale(w, g);
+        int32_t g = scaled_group(w, k0 + i);
+        if (g != seen) {
+            scale = scaled_scale(w, at + g);
+            zero = w->zero ? (float)w->zero[at + g] : 0;
+            seen = g;
+        }
+        out[i] = (out[i] - zero) * scale;
     }
 }
 
