@@ -34,9 +34,6 @@ static int check(const struct backend *be, const struct wmat *w, int32_t n_tok) 
     if (rc) {
         return rc;
     }
-    if (w->act.type != ACTQ_NONE) {
-        return err_set(ERR_UNSUPPORTED, "product with a quantized input");
-    }
     if (w->k > be->opts.k_max) {
         return err_set(ERR_RANGE, "weight with %d columns, opened for %d", w->k, be->opts.k_max);
     }
@@ -56,6 +53,10 @@ int cpu_matmul(struct backend *be,
     int rc = check(be, w, n_tok);
     if (rc) {
         return rc;
+    }
+    if (w->act.type != ACTQ_NONE) {
+        cpu_actq_matmul(be, y, x, w, bias, n_tok, accumulate);
+        return 0;
     }
     struct mm_job job = {.be = be};
     job.kern = (struct cpu_mm){
