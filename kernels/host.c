@@ -41,8 +41,10 @@ int host_sync(struct backend *be) {
 }
 
 int host_kv_copy(struct backend *be, const struct kv_view *kv, int32_t src, int32_t dst) {
-    if (!host_supports_kv(be, kv->type)) {
-        return err_set(ERR_UNSUPPORTED, "KV cache type %d, want F32 or F16", (int)kv->type);
+    (void)be;
+    int rc = host_check_kv(kv);
+    if (rc) {
+        return rc;
     }
     if (src < 0 || dst < 0 || src == dst) {
         return err_set(ERR_RANGE, "copy of cache block %d to %d", src, dst);
@@ -115,7 +117,24 @@ bool host_supports_weight(struct backend *be, enum dtype type) {
 
 bool host_supports_kv(struct backend *be, enum dtype type) {
     (void)be;
-    return type == DTYPE_F32 || type == DTYPE_F16;
+    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_F8_E4M3;
+}
+
+int host_check_kv(const struct kv_view *kv) {
+    if (!host_supports_kv(NULL, kv->type)) {
+        return err_set(ERR_UNSUPPORTED, "KV cache of type %s, want F32, F16, BF16 or F8_E4M3",
+                       (unsigned)kv->type < DTYPE_N ? dtype_info(kv->type)->name : "?");
+    }
+    const float scale[2] = {kv->k_scale, kv->v_scale};
+    for (int32_t i = 0; i < 2; i++) {
+        bool set = scale[i] != 0;
+        if (set && (kv->type != DTYPE_F8_E4M3 || !isfinite(scale[i]) || scale[i] < 0)) {
+            return err_set(ERR_RANGE, "%s cache with a %c scale of %g, want %s",
+                           dtype_info(kv->type)->name, "kv"[i], (double)scale[i],
+                           kv -> type == DTYPE_F8_E4M3 ? "a finite one above 0" : "none");
+        }
+    }
+    return 0;
 }
 
 int host_check_opts(const struct backend_opts *opts) {
@@ -200,9 +219,9 @@ int host_check_attn(const struct kv_view *kv,
                     const struct batch *b,
                     int32_t n_head,
                     int32_t ctx_max) {
-    if (!host_supports_kv(NULL, kv->type)) {
-        return err_set(ERR_UNSUPPORTED, "KV cache of type %s, want F32 or F16",
-                       (unsigned)kv->type < DTYPE_N ? dtype_info(kv->type)->name : "?");
+    int rc = host_check_kv(kv);
+    if (rc) {
+        return rc;
     }
     if (kv->head_dim < 1 || kv->head_dim > HOST_HEAD_DIM_MAX || kv->block_tok < 1) {
         return err_set(ERR_UNSUPPORTED, "head size %d in blocks of %d tokens, want 1 to %d",
