@@ -33,12 +33,42 @@ VEC_INLINE vi qmm_add(const enum cpu_form form, vi acc, vi w, vi x) {
 }
 #endif
 
-/* Twice the value of an E2M1 code. */
-VEC_INLINE int8_t qmm_f4(uint8_t n) {
-    int m = n & 7;
-    int top = 2 | (m & 1);
-    int v = m < 4 ? m : top * (m < 6 ? 2 : 4);
-    return (int8_t)(n & 8 ? -v : v);
+typedef int8_t v16b __attribute__((vector_size(16)));
+
+/* 16 nibbles to codes: q - 8 of W4, twice the value of E2M1. in: f4 a constant */
+VEC_INLINE v16b qmm_nibbles(bool f4, v16b n) {
+    if (!f4) {
+        return n - 8;
+    }
+    v16b mag = n & 7;
+    v16b top = (mag & 1) | 2;
+    v16b twice = top + top;
+    v16b is_6_12 = mag > 5;
+    v16b is_tiny = mag < 4;
+    v16b v = (twice & ~is_6_12) | ((twice + twice) & is_6_12);
+    v = (mag & is_tiny) | (v & ~is_tiny);
+    v16b sign = n > 7;
+    return (v ^ sign) - sign;
+}
+
+/* k nibbles, the low one of a byte first. out: whole bytes are written; in: f4 a constant */
+VEC_INLINE void qmm_unpack(bool f4, const uint8_t *p, int32_t k, int8_t *out) {
+    int32_t i = 0;
+    for (; i + 32 <= k; i += 32) {
+        __m128i b = _mm_loadu_si128((const void *)(p + i / 2));
+        __m128i lo = _mm_and_si128(b, _mm_set1_epi8(15));
+        __m128i hi = _mm_and_si128(_mm_srli_epi16(b, 4), _mm_set1_epi8(15));
+        v16b a = qmm_nibbles(f4, (v16b)_mm_unpacklo_epi8(lo, hi));
+        v16b c = qmm_nibbles(f4, (v16b)_mm_unpackhi_epi8(lo, hi));
+        memcpy(out + i, &a, sizeof(a));
+        memcpy(out + i + 16, &c, sizeof(c));
+    }
+    for (; i < k; i += 2) {
+        v16b n = {(int8_t)(p[i / 2] & 15), (int8_t)(p[i / 2] >> 4)};
+        n = qmm_nibbles(f4, n);
+        out[i] = n[0];
+        out[i + 1] = n[1];
+    }
 }
 
 /* Codes of row r as integers; tmp [k + 1] unless they are stored so. */
@@ -53,15 +83,9 @@ static inline const int8_t *qmm_codes(const struct wmat *w, int32_t r, int8_t *t
             tmp[i] = (int8_t)(p[i] ^ 128);
         }
     } else if (w->type == DTYPE_W4) {
-        for (int32_t i = 0; i < (k + 1) / 2; i++) {
-            tmp[2 * i] = (int8_t)((p[i] & 15) - 8);
-            tmp[2 * i + 1] = (int8_t)((p[i] >> 4) - 8);
-        }
+        qmm_unpack(false, p, k, tmp);
     } else if (w->type == DTYPE_F4) {
-        for (int32_t i = 0; i < k / 2; i++) {
-            tmp[2 * i] = qmm_f4(p[i] & 15);
-            tmp[2 * i + 1] = qmm_f4(p[i] >> 4);
-        }
+        qmm_unpack(true, p, k, tmp);
     } else {
         for (int32_t i = 0; i < k; i += QMM_CODES) {
             float some[QMM_CODES];
@@ -136,19 +160,25 @@ struct qmm_strip {
     const int32_t *sum;  /* [n_piece, W] of a row's codes; CPU_FORM_BYTE alone */
 };
 
+/* Scales of row r for each piece, stride floats apart. some: scratch [KG] */
 static inline void
-qmm_scales(const struct cpu_plan *plan, int32_t r, float *scale, int32_t stride) {
-    int64_t at = scaled_row(plan->w, r);
-    float half = plan->form != CPU_FORM_F32 && plan->w->type == DTYPE_F4 ? 0.5F : 1;
-    int32_t seen = -1;
-    float s = 0;
-    for (int32_t p = 0; p < plan->n_piece; p++) {
-        int32_t g = plan->piece[p].w_group;
-        if (g != seen) {
-            s = dec_scale(plan->w, at + g) * half;
-            seen = g;
+qmm_scales(const struct cpu_plan *plan, int32_t r, float *scale, int32_t stride, float *some) {
+    const struct wmat *w = plan->w;
+    int64_t at = scaled_row(w, r);
+    int32_t n_group = scaled_n_group(w);
+    int32_t done = 0;
+    float half = plan->form != CPU_FORM_F32 && w->type == DTYPE_F4 ? 0.5F : 1;
+    if (w->scale_type == DTYPE_F8_E4M3) {
+        float global = w->global != 0 ? w->global : 1;
+        for (; done + VEC_W <= n_group; done += VEC_W) {
+            vf_store(some + done, vf_f8((const uint8_t *)w->scale + at + done, true) / global);
         }
-        scale[(int64_t)p * stride] = s;
+    }
+    for (; done < n_group; done++) {
+        some[done] = dec_scale(w, at + done);
+    }
+    for (int32_t p = 0; p < plan->n_piece; p++) {
+        scale[(int64_t)p * stride] = some[plan->piece[p].w_group] * half;
     }
 }
 
@@ -189,7 +219,7 @@ qmm_load(const struct cpu_plan *plan, int32_t n0, float *scratch, float *rows) {
                 qmm_row_i16(plan, r, code, words, dst);
             }
             row[j] = dst;
-            qmm_scales(plan, r, scale + i + j, VEC_W);
+            qmm_scales(plan, r, scale + i + j, VEC_W, rows + 4 * words);
         }
         qmm_transpose(row, words, word + i);
     }
@@ -395,7 +425,7 @@ static inline void qmm_f32(const struct cpu_qmm *job, int32_t n0, int32_t n1, fl
             int32_t r = i32_min(n + i, plan->w->n - 1);
             float *block = scratch + i / 4 * size;
             qmm_row_f32(plan, r, stored, block + i % 4 * ld);
-            qmm_scales(plan, r, block + 4 * ld + i % 4, 4);
+            qmm_scales(plan, r, block + 4 * ld + i % 4, 4, stored);
         }
         for (int32_t t = 0; t < job->n_tok; t += DOT_T) {
             for (int32_t i = 0; i < have; i++) {
