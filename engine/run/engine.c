@@ -135,6 +135,14 @@ static int open_backend(struct engine *e) {
     return rc ? rc : e->ops->open(&bo, &e->be);
 }
 
+/* The scales of a static cache; other types have none. */
+static void set_kv_scales(struct engine *e) {
+    for (int32_t i = 0; i < e->kv.n_layer && e->opts.kv_type == DTYPE_F8_E4M3; i++) {
+        e->kv.layer[i].k_scale = e->w->layer[i].k_scale;
+        e->kv.layer[i].v_scale = e->w->layer[i].v_scale;
+    }
+}
+
 static int open_parts(struct engine *e) {
     const struct engine_opts *o = &e->opts;
     struct sched_opts so = {.n_blocks = o->n_blocks,
@@ -155,6 +163,7 @@ static int open_parts(struct engine *e) {
     rc = rc ? rc : open_backend(e);
     rc = rc ? rc
             : kvmem_init(&e->kv, e->ops, e->be, &e->w->cfg, o->kv_type, o->n_blocks, o->block_tok);
+    set_kv_scales(e);
     rc = rc ? rc : forward_init(&e->fw, e->ops, e->be, e->w, o->batch_tok_max, rows, o->ctx_max);
     rc = rc ? rc : sampler_init(&e->sampler, e->w->cfg.vocab);
     rc = rc ? rc
