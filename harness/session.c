@@ -2,12 +2,32 @@
 
 #include "engine/base/err.h"
 #include "engine/base/json.h"
+#include "engine/base/str.h"
 #include "harness/paths.h"
 
 int session_model(const struct cli_env *env, const char *name, struct session *s) {
     *s = (struct session){0};
     int rc = paths_model(env, name, s->path);
     return rc ? rc : model_open(s->path, NULL, &s->model);
+}
+
+int session_kv_type(const struct session_opts *o, const struct weights *w, enum dtype *type) {
+    static const struct {
+        const char *name;
+        enum dtype type;
+    } types[] = {{"f32", DTYPE_F32}, {"f16", DTYPE_F16}, {"f8", DTYPE_F8_E4M3}};
+    if (!o->kv_type) {
+        *type = o->kv_f16 ? DTYPE_F16 : w->q.kv_f8 ? DTYPE_F8_E4M3 : DTYPE_F32;
+        return 0;
+    }
+    for (int32_t i = 0; i < ARRAY_LEN(types); i++) {
+        if (str_eq(types[i].name, o->kv_type) && (!o->kv_f16 || types[i].type == DTYPE_F16)) {
+            *type = types[i].type;
+            return 0;
+        }
+    }
+    return err_set(ERR_USAGE, "--kv-type \"%s\"%s; known are f32, f16, f8", o->kv_type,
+                   o->kv_f16 ? " beside --kv-f16" : "");
 }
 
 int session_engine(struct session *s,
@@ -20,9 +40,9 @@ int session_engine(struct session *s,
     eo.batch_tok_max = o->batch_tok_max ? o->batch_tok_max : eo.batch_tok_max;
     eo.ctx_max = o->ctx_max ? o->ctx_max : eo.ctx_max;
     eo.kv_bytes = o->kv_bytes ? o->kv_bytes : eo.kv_bytes;
-    eo.kv_type = o->kv_f16 ? DTYPE_F16 : DTYPE_F32;
     eo.no_prefix_cache = o->no_prefix_cache;
-    return engine_open(s->model->weights, &eo, &s->engine);
+    int rc = session_kv_type(o, s->model->weights, &eo.kv_type);
+    return rc ? rc : engine_open(s->model->weights, &eo, &s->engine);
 }
 
 void session_close(struct session *s) {
