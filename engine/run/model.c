@@ -9,8 +9,7 @@
 
 enum { CHAT_TEXT_MAX = 64 << 20 };
 
-/* err: ERR_NOMEM; all else is noted */
-static int open_text(struct model *m, const char *path) {
+int model_open_text(struct model *m, const char *path) {
     int rc = m->ckpt->gguf ? toksource_gguf(m->ckpt->gguf, &m->tok) : tok_open(path, &m->tok);
     if (rc) {
         str_copy(m->tok_error, (int64_t)sizeof m->tok_error, err_msg());
@@ -37,7 +36,7 @@ int model_open(const char *path, const struct weights_opts *opts, struct model *
     }
     int rc = ckpt_open(path, &m->ckpt);
     rc = rc ? rc : weights_load(m->ckpt, opts, &m->weights);
-    rc = rc ? rc : open_text(m, path);
+    rc = rc ? rc : model_open_text(m, path);
     if (rc) {
         model_close(m);
         return rc;

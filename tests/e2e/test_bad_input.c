@@ -94,7 +94,7 @@ static void test_bad_checkpoint_corrupt(void **state) {
     tiny_file(dir, "bad/config.json", "{\"model_type\": \"llama\",");
     cli_says(dir, 3, "config.json", "inspect bad");
     tiny_file(dir, "bad/config.json", "[]");
-    cli_says(dir, 3, "bad: \"model_type\" is missing", "inspect bad");
+    cli_says(dir, 3, "bad/config.json: \"model_type\" is missing", "inspect bad");
 }
 
 static void test_bad_checkpoint_gguf(void **state) {
@@ -120,12 +120,18 @@ static void test_bad_checkpoint_gguf(void **state) {
 
 static void test_bad_architecture(void **state) {
     (void)state;
+    struct cli_result r;
     copy_model("other");
     tiny_file(dir, "other/config.json",
               "{\"architectures\": [\"MambaForCausalLM\"], \"model_type\": \"mamba\", "
               "\"hidden_size\": 64, \"vocab_size\": 384}");
-    cli_says(dir, 3, "mamba", "inspect other");
-    cli_says(dir, 3, "llama", "inspect other"); /* what is known */
+    cli_line(dir, 0, &r, "inspect other"); /* it is listed all the same */
+    assert_non_null(strstr(buf_cstr(&r.out),
+                           "not read             family: other/config.json: architecture "
+                           "\"mamba\" is not known; known are llama"));
+    assert_non_null(strstr(buf_cstr(&r.out), "3 x self_attn.q_proj: BF16"));
+    cli_fini(&r);
+    cli_says(dir, 3, "mamba", "plan other");
     cli_says(dir, 3, "qwen3", "generate other --ids good.json");
 }
 
