@@ -134,7 +134,7 @@ VEC_INLINE void dec_q8(const uint8_t *p, vf scale, vf v[VEC_N32]) {
     }
 }
 
-/* 32 codes of a scaled type as they are stored, unsigned for W8. in: type a constant, not W4 */
+/* 32 codes of a scaled type as they are stored, unsigned for W4 and W8. in: type a constant */
 VEC_INLINE void dec_codes(enum dtype type, const uint8_t *p, vf v[VEC_N32]) {
     if (type == DTYPE_I8) {
         vf_i8x16(p, v);
@@ -146,13 +146,18 @@ VEC_INLINE void dec_codes(enum dtype type, const uint8_t *p, vf v[VEC_N32]) {
         vf_u8x16(p + 16, v + VEC_N16);
         return;
     }
-    vi n[VEC_N32];
-    if (type == DTYPE_F4) {
-        vi_pairs(p, n);
+    if (type == DTYPE_F8_E4M3 || type == DTYPE_F8_E5M2) {
+        VEC_UNROLL
+        for (int32_t i = 0; i < VEC_N32; i++) {
+            v[i] = vf_f8(p + i * VEC_W, type == DTYPE_F8_E4M3);
+        }
+        return;
     }
+    vi n[VEC_N32];
+    vi_pairs(p, n);
     VEC_UNROLL
     for (int32_t i = 0; i < VEC_N32; i++) {
-        v[i] = type == DTYPE_F4 ? vf_f4(n[i]) : vf_f8(p + i * VEC_W, type == DTYPE_F8_E4M3);
+        v[i] = type == DTYPE_F4 ? vf_f4(n[i]) : __builtin_convertvector(n[i] & 15, vf);
     }
 }
 
@@ -333,11 +338,82 @@ static inline const struct dec_fns *dec_find(enum dtype type) {
     return &table[type];
 }
 
-/* Row r of any supported matrix to f32; odd sizes and formats without vector decoders go through
- * the truth itself. */
+/* Codes of n columns from the start of a row, less the offset of the type, as f32. in: type a
+ * constant of DEC_FORMATS. out: how many were done, the whole pieces */
+VEC_INLINE int32_t
+dec_stored(enum dtype type, int32_t piece, const uint8_t *p, int32_t n, float *out) {
+    float offset = (float)scaled_offset(type);
+    int32_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        vf v[VEC_N32];
+        dec_codes(type, p, v);
+        VEC_UNROLL
+        for (int32_t j = 0; j < VEC_N32; j++) {
+            vf_store(out + i + j * VEC_W, v[j] - offset);
+        }
+        p += piece;
+    }
+    return i;
+}
+
+/* scaled_codes of a whole row. */
+static inline void dec_row_codes(const struct wmat *w, int32_t r, float *out) {
+    const uint8_t *p = (const uint8_t *)w->data + r * w->row_bytes;
+    int32_t done = 0;
+    if (w->type == DTYPE_W4) {
+        done = dec_stored(DTYPE_W4, 16, p, w->k, out);
+    } else if (w->type == DTYPE_W8) {
+        done = dec_stored(DTYPE_W8, 32, p, w->k, out);
+    } else if (w->type == DTYPE_I8) {
+        done = dec_stored(DTYPE_I8, 32, p, w->k, out);
+    } else if (w->type == DTYPE_F4) {
+        done = dec_stored(DTYPE_F4, 16, p, w->k, out);
+    } else if (w->type == DTYPE_F8_E4M3) {
+        done = dec_stored(DTYPE_F8_E4M3, 32, p, w->k, out);
+    } else if (w->type == DTYPE_F8_E5M2) {
+        done = dec_stored(DTYPE_F8_E5M2, 32, p, w->k, out);
+    }
+    if (done < w->k) {
+        scaled_codes(w, r, done, w->k - done, out + done);
+    }
+}
+
+enum { DEC_GROUPS = 512 }; /* scales of a row kept on the stack */
+
+/* Row r of a scaled matrix whose groups are no whole pieces, or in any order: codes first, then
+ * each column's zero point and scale. in: at most DEC_GROUPS groups */
+static inline void dec_mixed_row(const struct wmat *w, int32_t r, float *out) {
+    float scale[DEC_GROUPS];
+    float zero[DEC_GROUPS];
+    int64_t at = scaled_row(w, r);
+    int32_t n_group = scaled_n_group(w);
+    for (int32_t g = 0; g < n_group; g++) {
+        scale[g] = dec_scale(w, at + g);
+        zero[g] = w->zero ? (float)w->zero[at + g] : 0;
+    }
+    dec_row_codes(w, r, out);
+    if (w->g_idx) {
+        for (int32_t c = 0; c < w->k; c++) {
+            out[c] = (out[c] - zero[w->g_idx[c]]) * scale[w->g_idx[c]];
+        }
+        return;
+    }
+    for (int32_t g = 0; g < n_group; g++) {
+        int32_t end = i32_min(w->group, w->k - g * w->group);
+        float *v = out + (int64_t)g * w->group;
+        for (int32_t c = 0; c < end; c++) {
+            v[c] = (v[c] - zero[g]) * scale[g];
+        }
+    }
+}
+
+/* Row r of any supported matrix to f32; odd sizes of blocks and formats without vector decoders go
+ * through the truth itself. */
 static inline void dec_any_row(const struct wmat *w, int32_t r, float *out) {
     if (dec_whole(w)) {
         dec_find(w->type)->row(w, r, out);
+    } else if (dtype_is_scaled(w->type) && scaled_n_group(w) <= DEC_GROUPS) {
+        dec_mixed_row(w, r, out);
     } else {
         ref_decode(w, r, 0, w->k, out);
     }

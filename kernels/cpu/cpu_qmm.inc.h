@@ -358,16 +358,9 @@ VEC_INLINE void qmm_int(
 /* Codes of row r as f32, less zero points, in product order. stored [k] */
 static inline void qmm_row_f32(const struct cpu_plan *plan, int32_t r, float *stored, float *dst) {
     const struct wmat *w = plan->w;
-    const uint8_t *p = (const uint8_t *)w->data + r * w->row_bytes;
     bool direct = plan->is_plain && !w->zero;
     float *code = direct ? dst : stored;
-    int32_t done = 0;
-    if (w->type == DTYPE_F8_E4M3) {
-        for (; done + VEC_W <= w->k; done += VEC_W) {
-            vf_store(code + done, vf_f8(p + done, true));
-        }
-    }
-    scaled_codes(w, r, done, w->k - done, code + done);
+    dec_row_codes(w, r, code);
     if (direct) {
         return;
     }

@@ -427,7 +427,7 @@ VEC_INLINE vf vf_f4(vi n) {
     vi bits = (mag << 22) + 0x3f000000;
     vi is_tiny = mag < 2;
     bits = (bits & ~is_tiny) | (tiny & is_tiny);
-    vi sign = (n & 8) * 0x10000000;
+    vi sign = ((n & 8) == 8) & (int32_t)0x80000000;
     return vf_bits(bits | sign);
 #endif
 }

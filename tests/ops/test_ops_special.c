@@ -441,8 +441,59 @@ static void test_special_ops_allocate_nothing(void **state) {
     on_all(check_no_allocation);
 }
 
+/* Sums that would not fit 32 bits in one piece, and more rows than are quantized at once: all codes
+ * at the ends of their range, so that each product is 255 * 255, or -128 * 255 without the zero
+ * points of the weight. */
+static void check_long_rows(const char *name, const char *variant) {
+    enum { K_LONG = 40000, T_LONG = 150, N_LONG = 3 };
+    const struct backend_ops *ops = NULL;
+    struct backend *be = NULL;
+    struct backend_opts o = {.n_threads = 2,
+                             .n_tok_max = T_LONG,
+                             .k_max = K_LONG,
+                             .ctx_max = 8,
+                             .n_head_max = 1,
+                             .variant = variant};
+    static float x[T_LONG * K_LONG];
+    static int8_t code[N_LONG * K_LONG];
+    float y[T_LONG * N_LONG];
+    const float scale[N_LONG] = {1, 2, 0.5F};
+    const int8_t zero[N_LONG] = {-128, -128, -128};
+    assert_ok(backend_find(name, &ops));
+    assert_ok(ops->open(&o, &be));
+    for (int32_t i = 0; i < T_LONG * K_LONG; i++) {
+        x[i] = i / K_LONG % 2 ? 1e9F : -5; /* a code of 127, or of the zero point */
+    }
+    for (int32_t zeros = 0; zeros < 2; zeros++) {
+        memset(code, zeros ? 127 : -128, sizeof(code));
+        struct wmat w = {.type = DTYPE_I8, .n = N_LONG, .k = K_LONG, .data = code};
+        w.row_bytes = K_LONG;
+        w.scale = scale;
+        w.group = K_LONG;
+        w.zero = zeros ? zero : NULL;
+        w.act = (struct actq){.type = ACTQ_I8, .is_static = true, .asymmetric = true};
+        w.act.scale = 1;
+        w.act.zero = -128;
+        assert_ok(ops->matmul(be, y, x, &w, NULL, T_LONG, false));
+        for (int32_t i = 0; i < T_LONG * N_LONG; i++) {
+            double one = 255.0 * (zeros ? 255 : -128) * (double)scale[i % N_LONG];
+            assert_rel((double)y[i], i / N_LONG % 2 ? one * K_LONG : 0, 1e-6);
+        }
+    }
+    ops->close(be);
+}
+
+static void test_special_long_quantized_rows_are_exact(void **state) {
+    (void)state;
+    check_long_rows("ref", NULL);
+    for (int32_t v = 0; backend_cpu_variant(v); v++) {
+        check_long_rows("cpu", backend_cpu_variant(v));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(test_special_long_quantized_rows_are_exact),
         TEST(test_special_matmul_keeps_nan_in_its_row),
         TEST(test_special_norm_and_act_pass_nan_on),
         TEST(test_special_attn_ignores_unseen_slots),
