@@ -10,8 +10,11 @@ foreach(source ${kernel_sources})
   # why: contraction is off everywhere, so what is fused is what the code says (vf_fma) and decoded
   # weights have the bits of ref_decode whatever the compiler makes of a*b+c
   if(source MATCHES "_avx512\\.c$")
-    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-      "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-ffp-contract=off;-fno-math-errno;-fno-trapping-math;-mprefer-vector-width=512")
+    set(options "-O3;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-ffp-contract=off;-fno-math-errno;-fno-trapping-math;-mprefer-vector-width=512")
+    if(source MATCHES "_vnni_avx512\\.c$")
+      list(APPEND options "-mavx512vnni")
+    endif()
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${options}")
   elseif(source MATCHES "_avx2\\.c$")
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
       "-O3;-mavx2;-mfma;-mf16c;-ffp-contract=off;-fno-math-errno;-fno-trapping-math")

@@ -200,14 +200,18 @@ bench_decode(struct bench *b, struct session *s, int32_t batch, const struct cpu
     struct timing t = {0};
     char name[48];
     const struct weights *w = s->model->weights;
-    enum dtype kv = b->so.kv_f16 ? DTYPE_F16 : DTYPE_F32;
+    enum dtype kv = DTYPE_F32;
+    int rc = session_kv_type(&b->so, w, &kv);
+    if (rc) {
+        return rc;
+    }
     for (int32_t i = 0; i < b->repeats; i++) {
         double pre = 0;
         double dec = 0;
         int32_t n = 0;
-        int rc = one(s->engine, w->cfg.vocab, batch,
-                     (const int32_t[]){b->depth, b->tg + b->skip + 1, b->skip}, 100 + (uint64_t)i,
-                     &pre, &dec, &n);
+        rc = one(s->engine, w->cfg.vocab, batch,
+                 (const int32_t[]){b->depth, b->tg + b->skip + 1, b->skip}, 100 + (uint64_t)i, &pre,
+                 &dec, &n);
         if (rc) {
             return rc;
         }

@@ -7,6 +7,7 @@
 #include "engine/base/str.h"
 #include "engine/model/arch.h"
 #include "engine/model/memplan.h"
+#include "engine/model/qformat.h"
 #include "harness/cmds.h"
 #include "harness/paths.h"
 
@@ -28,20 +29,28 @@ static int find_type(const char *name, enum dtype *out) {
     return err_set(ERR_USAGE, "type \"%s\" is not known (F32, F16, BF16, Q8_0, Q4_0, Q4_1)", name);
 }
 
+/* config.json of a folder, or alone (dir NULL). */
+static int read_json(const char *path, const char *dir, struct model_cfg *c, struct qformat *q) {
+    json_t *j = NULL;
+    int rc = json_read(path, &j);
+    rc = rc ? rc : arch_read_hf_cfg(j, path, c);
+    if (!rc) {
+        rc = dir ? qformat_folder(j, dir, q) : qformat_read(j, path, q);
+    }
+    json_decref(j);
+    return rc;
+}
+
 /* A model folder or file, or a bare config.json. */
-static int read_cfg(const char *path, struct model_cfg *c) {
+static int read_cfg(const char *path, struct model_cfg *c, struct qformat *q) {
     if (str_ends(path, ".json")) {
-        json_t *j = NULL;
-        int rc = json_read(path, &j);
-        rc = rc ? rc : arch_read_hf_cfg(j, path, c);
-        json_decref(j);
-        return rc;
+        return read_json(path, NULL, c, q);
     }
     if (file_is_dir(path)) {
         char config[FILE_PATH_MAX];
         int rc = file_join(config, path, "config.json");
         if (rc || file_exists(config)) {
-            return rc ? rc : read_cfg(config, c);
+            return rc ? rc : read_json(config, path, c, q);
         }
     }
     struct ckpt *ck = NULL;
@@ -52,15 +61,20 @@ static int read_cfg(const char *path, struct model_cfg *c) {
     return rc;
 }
 
-static void print_json(const struct model_cfg *c, const struct memplan *p, int32_t ctx) {
-    json_t *o =
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:o}", "family", c->family,
-                  "parameters", (json_int_t)p->n_param, "weight_bytes", (json_int_t)p->weight_bytes,
-                  "kv_bytes_per_token", (json_int_t)p->kv_bytes_per_token, "kv_bytes_per_sequence",
-                  (json_int_t)p->kv_bytes_per_seq, "context", ctx, "memory_bytes",
-                  p->memory_bytes ? json_integer(p->memory_bytes) : json_null(),
-                  "sequences_that_fit", p->memory_bytes ? json_integer(p->n_seq_max) : json_null(),
-                  "tokens_that_fit", p->memory_bytes ? json_integer(p->n_tok_max) : json_null());
+static void print_json(const struct model_cfg *c,
+                       const struct memplan *p,
+                       int32_t ctx,
+                       const char *weights,
+                       const char *kv) {
+    json_t *o = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:o}", "family", c->family,
+        "weights", weights, "kv", kv, "parameters", (json_int_t)p->n_param, "weight_bytes",
+        (json_int_t)p->weight_bytes, "kv_bytes_per_token", (json_int_t)p->kv_bytes_per_token,
+        "kv_bytes_per_sequence", (json_int_t)p->kv_bytes_per_seq, "kv_bytes_in_windows",
+        (json_int_t)p->kv_bytes_per_window, "context", ctx, "memory_bytes",
+        p->memory_bytes ? json_integer(p->memory_bytes) : json_null(), "sequences_that_fit",
+        p->memory_bytes ? json_integer(p->n_seq_max) : json_null(), "tokens_that_fit",
+        p->memory_bytes ? json_integer(p->n_tok_max) : json_null());
     json_dumpf(o, stdout, JSON_COMPACT);
     printf("\n");
     json_decref(o);
@@ -81,6 +95,10 @@ static void print_text(const struct model_cfg *c,
            (long long)p->kv_bytes_per_token, c->n_layer, c->n_kv_head, c->head_dim,
            (int)(p->kv_bytes_per_token / 2 / c->n_layer / c->n_kv_head / c->head_dim), kv);
     printf("  one sequence     %s at %d tokens\n", str_show_bytes(b, p->kv_bytes_per_seq), ctx);
+    if (p->kv_bytes_per_window < p->kv_bytes_per_seq) {
+        printf("  of which seen    %s: sliding layers look no further back than their window\n",
+               str_show_bytes(b, p->kv_bytes_per_window));
+    }
     if (p->memory_bytes == 0) {
         return;
     }
@@ -94,39 +112,61 @@ static void print_text(const struct model_cfg *c,
            (long long)p->n_seq_max, ctx, (long long)p->n_tok_max);
 }
 
-static int run(const struct cmd *self, const struct cli_env *env, int argc, char **argv) {
-    struct plan_opts o = {.weights = "BF16", .kv = "F16"};
-    struct cli_args args;
-    struct model_cfg cfg;
+/* Options first, then what the checkpoint says, then BF16 and F16. */
+static int
+choose_types(struct plan_opts *o, const struct qformat *q, enum dtype *wt, enum dtype *kt) {
+    const char *kv = o->kv ? o->kv : q->kv_f8 ? "F8_E4M3" : "F16";
+    int rc = find_type(o->weights ? o->weights : "BF16", wt);
+    rc = rc ? rc : find_type(kv, kt);
+    o->kv = kv;
+    return rc;
+}
+
+static int plan(struct plan_opts *o, const struct model_cfg *cfg, const struct qformat *q) {
     struct memplan p;
-    char path[FILE_PATH_MAX];
     enum dtype wt = DTYPE_BF16;
     enum dtype kt = DTYPE_F16;
+    int32_t ctx = o->ctx ? o->ctx : cfg->ctx_max;
+    bool quantized = !o->weights && q->n_scheme > 0;
+    int rc = choose_types(o, q, &wt, &kt);
+    if (rc) {
+        return rc;
+    }
+    memplan_make(cfg, wt, kt, ctx, o->memory, &p);
+    rc = quantized ? memplan_quantize(cfg, wt, q, &p) : 0;
+    if (rc) {
+        return rc;
+    }
+    const char *weights = quantized ? q->text : dtype_info(wt)->name;
+    if (o->json) {
+        print_json(cfg, &p, ctx, weights, o->kv);
+    } else {
+        print_text(cfg, &p, ctx, weights, o->kv);
+    }
+    return 0;
+}
+
+static int run(const struct cmd *self, const struct cli_env *env, int argc, char **argv) {
+    struct plan_opts o = {0};
+    struct cli_args args;
+    struct model_cfg cfg;
+    struct qformat q = {.text = "none"};
+    char path[FILE_PATH_MAX];
     const struct cli_opt opts[] = {
         {"memory", CLI_BYTES, &o.memory, "SIZE", "memory of the machine, e.g. 24GiB", 0, 0},
         {"ctx", CLI_I32, &o.ctx, "N", "tokens of one sequence [the model's context]", 1, 1 << 24},
-        {"weights", CLI_STR, &o.weights, "TYPE", "type of the weights [BF16]", 0, 0},
-        {"kv", CLI_STR, &o.kv, "TYPE", "type of the cache [F16]", 0, 0},
+        {"weights", CLI_STR, &o.weights, "TYPE", "of all weights [as quantized, else BF16]", 0, 0},
+        {"kv", CLI_STR, &o.kv, "TYPE", "of the cache [the checkpoint's, else F16]", 0, 0},
         {"json", CLI_FLAG, &o.json, NULL, "JSON instead of text", 0, 0}};
     int rc = cli_parse(self, opts, ARRAY_LEN(opts), argc, argv, 1, 1, &args);
     if (rc || args.help) {
         return rc;
     }
-    rc = find_type(o.weights, &wt);
-    rc = rc ? rc : find_type(o.kv, &kt);
-    rc = rc ? rc : paths_model(env, args.pos[0], path);
-    rc = rc ? rc : read_cfg(path, &cfg);
-    if (rc) {
-        return rc;
-    }
-    int32_t ctx = o.ctx ? o.ctx : cfg.ctx_max;
-    memplan_make(&cfg, wt, kt, ctx, o.memory, &p);
-    if (o.json) {
-        print_json(&cfg, &p, ctx);
-    } else {
-        print_text(&cfg, &p, ctx, o.weights, o.kv);
-    }
-    return 0;
+    rc = paths_model(env, args.pos[0], path);
+    rc = rc ? rc : read_cfg(path, &cfg, &q);
+    rc = rc ? rc : plan(&o, &cfg, &q);
+    qformat_fini(&q);
+    return rc;
 }
 
 const struct cmd cmd_plan = {

@@ -138,12 +138,12 @@ static int open_engines(struct work *w) {
                                 .variant = j->engine.variant,
                                 .n_threads = j->engine.n_threads,
                                 .batch_tok_max = batch_tok(j),
-                                .kv_type = j->engine.kv_f16 ? DTYPE_F16 : DTYPE_F32,
                                 .running_max = 1,
                                 .ctx_max = longest,
                                 .n_blocks = (int32_t)i64_div_up(longest, 16),
                                 .no_prefix_cache = true};
-        rc = engine_open(j->model[i]->weights, &o, &w->engine[i]);
+        rc = session_kv_type(&j->engine, j->model[i]->weights, &o.kv_type);
+        rc = rc ? rc : engine_open(j->model[i]->weights, &o, &w->engine[i]);
     }
     return rc;
 }

@@ -11,6 +11,30 @@ int session_model(const struct cli_env *env, const char *name, struct session *s
     return rc ? rc : model_open(s->path, NULL, &s->model);
 }
 
+int session_kv_type(const struct session_opts *o, const struct weights *w, enum dtype *type) {
+    static const struct {
+        const char *name;
+        enum dtype type;
+    } types[] = {
+        {"f32", DTYPE_F32}, {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16}, {"f8", DTYPE_F8_E4M3}};
+    bool fused = str_eq(o->backend ? o->backend : "", "cuda") && !o->variant;
+    if (!o->kv_type) {
+        *type = o->kv_f16    ? DTYPE_F16
+                : w->q.kv_f8 ? DTYPE_F8_E4M3
+                : fused      ? DTYPE_BF16 /* what its fused decoder keeps */
+                             : DTYPE_F32;
+        return 0;
+    }
+    for (int32_t i = 0; i < ARRAY_LEN(types); i++) {
+        if (str_eq(types[i].name, o->kv_type) && (!o->kv_f16 || types[i].type == DTYPE_F16)) {
+            *type = types[i].type;
+            return 0;
+        }
+    }
+    return err_set(ERR_USAGE, "--kv-type \"%s\"%s; known are f32, f16, bf16, f8", o->kv_type,
+                   o->kv_f16 ? " beside --kv-f16" : "");
+}
+
 int session_engine(struct session *s,
                    const struct session_opts *o,
                    const struct engine_opts *base) {
@@ -21,12 +45,9 @@ int session_engine(struct session *s,
     eo.batch_tok_max = o->batch_tok_max ? o->batch_tok_max : eo.batch_tok_max;
     eo.ctx_max = o->ctx_max ? o->ctx_max : eo.ctx_max;
     eo.kv_bytes = o->kv_bytes ? o->kv_bytes : eo.kv_bytes;
-    eo.kv_type = o->kv_f16 ? DTYPE_F16 : DTYPE_F32;
-    if (str_eq(o->backend ? o->backend : "", "cuda") && !o->variant && !o->kv_f16) {
-        eo.kv_type = DTYPE_BF16; /* what its fused decoder keeps */
-    }
     eo.no_prefix_cache = o->no_prefix_cache;
-    return engine_open(s->model->weights, &eo, &s->engine);
+    int rc = session_kv_type(o, s->model->weights, &eo.kv_type);
+    return rc ? rc : engine_open(s->model->weights, &eo, &s->engine);
 }
 
 void session_close(struct session *s) {

@@ -17,6 +17,7 @@ struct session_opts {
     int32_t ctx_max;
     int64_t kv_bytes;
     bool kv_f16;
+    const char *kv_type; /* "f32", "f16", "f8"; NULL: kv_f16, else what the checkpoint asks for */
     bool no_prefix_cache;
 };
 
@@ -29,7 +30,14 @@ struct session_opts {
          1 << 20},                                                                                 \
         {"ctx", CLI_I32, &(o).ctx_max, "N", "longest sequence [the model's]", 1, 1 << 24},         \
         {"kv-memory", CLI_BYTES, &(o).kv_bytes, "SIZE", "KV cache, e.g. 512MiB", 0, 0},            \
-        {"kv-f16", CLI_FLAG, &(o).kv_f16, NULL, "keep keys and values as F16 [F32]", 0, 0}, {      \
+        {"kv-type",                                                                                \
+         CLI_STR,                                                                                  \
+         &(o).kv_type,                                                                             \
+         "TYPE",                                                                                   \
+         "cache: f32, f16, bf16, f8 [f8 with a model's scales, bf16 on cuda, else f32]",                       \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"kv-f16", CLI_FLAG, &(o).kv_f16, NULL, "the same as --kv-type f16", 0, 0}, {              \
         "no-prefix-cache", CLI_FLAG, &(o).no_prefix_cache, NULL, "compute every prompt anew", 0, 0 \
     }
 
@@ -41,6 +49,10 @@ struct session {
 
 /* Opens the model by path or fetched name. own: caller, session_close */
 int session_model(const struct cli_env *env, const char *name, struct session *s);
+
+/* The type of the cache: as given, else F8_E4M3 for weights with a kv_cache_scheme, else F32.
+ * err: ERR_USAGE for another name, or for two that differ */
+int session_kv_type(const struct session_opts *o, const struct weights *w, enum dtype *type);
 
 /* Opens the engine on it; extra options may be set in base (NULL: none). */
 int session_engine(struct session *s, const struct session_opts *o, const struct engine_opts *base);

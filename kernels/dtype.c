@@ -1,11 +1,15 @@
 /* Facts of the data types, and the scalar conversions every decoder is measured against.
  *
  * binary16 | s eeeee mmmmmmmmmm | bfloat16 | s eeeeeeee mmmmmmm | binary32 | s e8 m23 |
+ * E4M3 | s eeee mmm | E5M2 | s eeeee mm | E8M0 | eeeeeeee | E2M1 | s ee m |
  *
  * 1. Widening is exact; a NaN keeps its payload, moved to the top of the wider mantissa.
  * 2. Narrowing rounds to nearest, ties to even; overflow gives infinity; a NaN stays a NaN and is
  *    made quiet; subnormals are kept.
- * src: IEEE 754-2019, 3.4 and 4.3.1. */
+ * 3. E4M3 and E2M1 have no infinity: narrowing to them saturates.
+ * 4. Below its smallest normal number a format is a multiple of one step: adding the power of two
+ *    whose unit in the last place is that step lets the f32 addition round.
+ * src: IEEE 754-2019, 3.4 and 4.3.1; OCP 8-bit Floating Point 1.0; OCP Microscaling 1.0, 5.3. */
 #include "kernels/dtype.h"
 
 #include <assert.h>
@@ -59,13 +63,13 @@ static const struct dtype_info infos[DTYPE_N] = {
     [DTYPE_IQ2_S] = {"IQ2_S", 256, 82, true},
     [DTYPE_IQ3_XXS] = {"IQ3_XXS", 256, 98, true},
     [DTYPE_IQ3_S] = {"IQ3_S", 256, 110, true},
-    [DTYPE_W2] = {"W2", 16, 4, false},
-    [DTYPE_W3] = {"W3", 32, 12, false},
+    [DTYPE_W2] = {"W2", 16, 4, true},
+    [DTYPE_W3] = {"W3", 32, 12, true},
     [DTYPE_W4] = {"W4", 8, 4, true},
-    [DTYPE_W5] = {"W5", 32, 20, false},
-    [DTYPE_W6] = {"W6", 16, 12, false},
-    [DTYPE_W7] = {"W7", 32, 28, false},
-    [DTYPE_W8] = {"W8", 4, 4, false},
+    [DTYPE_W5] = {"W5", 32, 20, true},
+    [DTYPE_W6] = {"W6", 16, 12, true},
+    [DTYPE_W7] = {"W7", 32, 28, true},
+    [DTYPE_W8] = {"W8", 4, 4, true},
 };
 
 const struct dtype_info *dtype_info(enum dtype t) {
@@ -141,4 +145,68 @@ uint16_t f32_to_bf16(float f) {
         return (uint16_t)((u >> 16) | 0x40U);
     }
     return (uint16_t)((u + 0x7fffU + ((u >> 16) & 1U)) >> 16);
+}
+
+float f8_e4m3_to_f32(uint8_t c) {
+    uint32_t sign = (uint32_t)(c & 0x80U) << 24;
+    uint32_t exp = (c >> 3) & 15U;
+    uint32_t man = c & 7U;
+    if ((c & 0x7fU) == 0x7f) {
+        return from_bits(sign | 0x7fc00000U);
+    }
+    if (exp != 0) {
+        return from_bits(sign | ((exp + 120) << 23) | (man << 20));
+    }
+    float f = (float)man * 0x1p-9f;
+    return sign ? -f : f;
+}
+
+uint8_t f32_to_f8_e4m3(float f) {
+    uint32_t u = to_bits(f);
+    uint32_t sign = (u >> 24) & 0x80U;
+    uint32_t mag = u & 0x7fffffffU;
+    if (mag > 0x7f800000U) {
+        return (uint8_t)(sign | 0x7fU);
+    }
+    if (mag >= 0x43e00000U) { /* 448 */
+        return (uint8_t)(sign | 0x7eU);
+    }
+    if (mag < 0x3c800000U) { /* below 2^-6: a multiple of 2^-9 */
+        float r = from_bits(mag) + 0x1p14f;
+        return (uint8_t)(sign | (to_bits(r) - 0x46800000U));
+    }
+    uint32_t odd = (mag >> 20) & 1U;
+    return (uint8_t)(sign | ((mag - 0x3c000000U + 0x7ffffU + odd) >> 20));
+}
+
+float f8_e5m2_to_f32(uint8_t c) {
+    return f16_to_f32((uint16_t)(c << 8));
+}
+
+float f8_e8m0_to_f32(uint8_t c) {
+    if (c == 255) {
+        return from_bits(0x7fc00000U);
+    }
+    return from_bits(c == 0 ? 0x00400000U : (uint32_t)c << 23);
+}
+
+float f4_to_f32(uint8_t c) {
+    static const float value[16] = {0,     0.5F,  1,  1.5F,  2,  3,  4,  6,
+                                    -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6};
+    return value[c & 15];
+}
+
+uint8_t f32_to_f4(float f) {
+    uint32_t u = to_bits(f);
+    uint32_t sign = (u >> 28) & 8U;
+    uint32_t mag = u & 0x7fffffffU;
+    if (mag >= 0x40c00000U) { /* 6 */
+        return (uint8_t)(sign | 7U);
+    }
+    if (mag < 0x3f800000U) { /* below 1: a multiple of 1/2 */
+        float r = from_bits(mag) + 0x1p22f;
+        return (uint8_t)(sign | (to_bits(r) - 0x4a800000U));
+    }
+    uint32_t odd = (mag >> 22) & 1U;
+    return (uint8_t)(sign | ((mag - 0x3f000000U + 0x1fffffU + odd) >> 22));
 }

@@ -44,39 +44,48 @@
  *   IQ4_XS 136 bytes | f16 d | u16 t | 4 x u8 s | 128 x u8 q |  groups of 32, each as IQ4_NL;
  *          scale: nibble j % 2 of s[j / 2], above it bits 2j, 2j+1 of t, less 32
  *          w = (d * scale) * level[n]
- *   TQ1_0  54 bytes | 48 x u8 q | 4 x u8 h | f16 d |  a byte v is a fraction v/256 in base 3: digit
- * p is ((v * 3^p mod 256) * 3) >> 8. Element 32p + i is digit p of q[i], i < 32; 160 + 16p + i that
- * of q[32 + i], i < 16; 240 + 4p + i that of h[i], i < 4.      w = (digit - 1) * d TQ2_0  66 bytes
- * | 64 x u8 q | f16 d |  n as Q2_K                         w = (n - 1) * d
+ *   TQ1_0  54 bytes | 48 x u8 q | 4 x u8 h | f16 d |
+ *          a byte v is a fraction v/256 in base 3: digit p is ((v * 3^p mod 256) * 3) >> 8. Element
+ *          32p + i is digit p of q[i], i < 32; 160 + 16p + i that of q[32 + i], i < 16;
+ *          240 + 4p + i that of h[i], i < 4.                      w = (digit - 1) * d
+ *   TQ2_0  66 bytes | 64 x u8 q | f16 d |  n as Q2_K              w = (n - 1) * d
  *
  * Codebooks (kernels/ref/ref_iq_grid.h): run r is 8 elements (IQ3: 4), an entry of levels; signs
  * have bit i for element i; s(r) is nibble r % 2 of byte r / 2:
  *
- *   IQ2_XXS 66 bytes | f16 d | 8 x (4 x u8 q, u32 a) |  a holds 4 x 7 signs, the eighth makes them
- *           even, and 4 bits n;   w = d * (1/2 + n) * 1/4 * level
- *   IQ2_XS  74 bytes | f16 d | 32 x u16 q | 8 x u8 s |  entry q & 511, 7 signs q >> 9
- *           w = d * (1/2 + s(r / 2)) * 1/4 * level
+ *   IQ2_XXS 66 bytes | f16 d | 8 x (4 x u8 q, u32 a) |
+ *           a holds 4 x 7 signs, the eighth makes them even, and 4 bits n
+ *           w = d * (1/2 + n) * 1/4 * level
+ *   IQ2_XS  74 bytes | f16 d | 32 x u16 q | 8 x u8 s |
+ *           entry q & 511, 7 signs q >> 9;  w = d * (1/2 + s(r / 2)) * 1/4 * level
  *   IQ2_S   82 bytes | f16 d | 32 x u8 q | 32 x u8 signs | 8 x u8 h | 8 x u8 s |
  *           entry q[r] with bits 2(r % 4), +1 of h[r / 4] above;  w as IQ2_XS
- *   IQ3_XXS 98 bytes | f16 d | 64 x u8 q | 8 x u32 a |   a as IQ2_XXS;  w = d * (1/2 + n) * 1/2 *
- * level IQ3_S  110 bytes | f16 d | 64 x u8 q | 8 x u8 h | 32 x u8 signs | 4 x u8 s | entry q[r]
- * with bit r % 8 of h[r / 8] above;  w = d * (1 + 2 s(r / 8)) * level IQ1_S   50 bytes | f16 d | 32
- * x u8 q | 8 x u16 h |   entry q[r] with bits 3(r % 4).. of h[r / 4] above; n bits 12..14, sign of
- * 1/8 bit 15 of h;  w = d * (2 n + 1) * (level +- 1/8) IQ1_M   56 bytes | 32 x u8 q | 16 x u8 h | 4
- * x u16 s |  d: the upper nibbles of s, lowest first; nibble r of h: 3 bits above q[r], then the
- * sign of 1/8; n: 3 bits 3(r / 2 % 4).. of s[r / 8] w as IQ1_S
+ *   IQ3_XXS 98 bytes | f16 d | 64 x u8 q | 8 x u32 a |
+ *           a as IQ2_XXS;  w = d * (1/2 + n) * 1/2 * level
+ *   IQ3_S  110 bytes | f16 d | 64 x u8 q | 8 x u8 h | 32 x u8 signs | 4 x u8 s |
+ *           entry q[r] with bit r % 8 of h[r / 8] above;  w = d * (1 + 2 s(r / 8)) * level
+ *   IQ1_S   50 bytes | f16 d | 32 x u8 q | 8 x u16 h |
+ *           entry q[r] with bits 3(r % 4).. of h[r / 4] above; of h bits 12..14 n, bit 15 the sign
+ *           of 1/8;  w = d * (2 n + 1) * (level +- 1/8)
+ *   IQ1_M   56 bytes | 32 x u8 q | 16 x u8 h | 4 x u16 s |
+ *           d: the upper nibbles of s, lowest first; nibble r of h: 3 bits above q[r], then the
+ * sign of 1/8; n: 3 bits 3(r / 2 % 4).. of s[r / 8];  w as IQ1_S
  *
- * In safetensors alone: F4 two elements a byte, F6_E2M3 and F6_E3M2 four in three bytes, C64 a pair
- * of F32.
+ * In safetensors alone: F6_E2M3 and F6_E3M2 four elements in three bytes, C64 a pair of F32. Small
+ * floats, s sign, then exponent and mantissa; subnormals as in IEEE 754:
+ *   F8_E4M3  | s eeee mmm |   bias 7, largest 448, no infinity, 0x7f and 0xff NaN
+ *   F8_E5M2  | s eeeee mm |   the upper byte of an f16
+ *   F8_E8M0  | eeeeeeee |     2^(e - 127), 255 NaN
+ *   F4       | s ee m |       E2M1: 0 0.5 1 1.5 2 3 4 6; two elements a byte, low nibble first
  *
  * DTYPE_W2 to DTYPE_W8 are the dense integer rows of compressed-tensors "pack-quantized" with b
  * bits: element i of a row sits at bits b*i .. b*i + b-1 of the row, counted from the lowest bit of
  * the first little-endian u32 word, across word borders; stored as q + 2^(b-1). A row ends in a
  * whole word.
  *
- * Scaled matrices (struct wmat with a scale): W2 to W8, I8, F8_E4M3, F8_E5M2, F4 (low nibble
- * first). w = (q - zero) * s, product in f32; s = scale of the element's group, as f32, divided in
- * f32 by global where global is not 0 (NVFP4).
+ * Scaled matrices (dtype_is_scaled; struct wmat with a scale): W2 to W8, I8, F8_E4M3, F8_E5M2, F4.
+ * w = (q - zero) * s, product in f32; s = scale of the element's group, as f32, divided in f32 by
+ * global where global is not 0 (NVFP4).
  *
  * src: GGUF specification, docs/gguf.md of ggml, and gguf-py, gguf/quants.py; OCP Microscaling
  * Formats (MX) 1.0; compressed-tensors, compressors/pack_quantized; safetensors, Dtype.
@@ -167,6 +176,12 @@ float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
 float bf16_to_f32(uint16_t h);
 uint16_t f32_to_bf16(float f);
+float f8_e4m3_to_f32(uint8_t c);
+uint8_t f32_to_f8_e4m3(float f); /* beyond 448, infinity too: +-448 */
+float f8_e5m2_to_f32(uint8_t c);
+float f8_e8m0_to_f32(uint8_t c);
+float f4_to_f32(uint8_t c); /* bits above the low four are ignored */
+uint8_t f32_to_f4(float f); /* beyond 6: +-6, a NaN too, since F4 has none */
 
 #ifdef __cplusplus
 }
@@ -177,25 +192,35 @@ static inline int32_t dtype_packed_bits(enum dtype t) {
     return t >= DTYPE_W2 && t <= DTYPE_W8 ? 2 + (int32_t)t - (int32_t)DTYPE_W2 : 0;
 }
 
-/* How the input of a product is quantized before it. The product is then one of codes: integers
- * exact in 32 bits or f32 sums of fp8 and fp4 codes, a partial sum for each group of columns that
- * shares scales on both sides, each times both scales in f32.
- * src: compressed-tensors, quantization/lifecycle/forward.py and utils/helpers.py */
-enum actq_type {
-    ACTQ_NONE,    /* the input is multiplied as it is */
-    ACTQ_I8,      /* -128..127; dynamic symmetric scale = absmax / 127.5 */
-    ACTQ_F8_E4M3, /* clamped to +-448; dynamic scale = absmax / 448 */
-    ACTQ_F4       /* E2M1, groups of 16 with an F8_E4M3 scale under one global scale (NVFP4) */
-};
+/* Is t a type of bare codes, a weight with the scales of a struct wmat only? */
+static inline bool dtype_is_scaled(enum dtype t) {
+    return dtype_packed_bits(t) > 0 || t == DTYPE_I8 || t == DTYPE_F8_E4M3 || t == DTYPE_F8_E5M2 ||
+           t == DTYPE_F4;
+}
+
+/* How the input of a product with a scaled matrix is quantized before it. A row is cut into groups
+ * of columns; each has a scale s and a zero point z, in f32 throughout:
+ *   code = x / s + z, clamped to the type's range, then rounded half to even;  x' = (code - z) * s
+ * The product is one of codes: exact integers, or f32 sums where a side is fp8, a partial sum for
+ * the columns that share scales on both sides, each times both scales in f32.
+ *   I8       -128..127. Dynamic: s = absmax / 127.5, z = 0; asymmetric s = (max - min) / 255,
+ *            z = -128 - min / s, clamped and rounded, min and max widened to hold 0
+ *   F8_E4M3  clamped to +-448. Dynamic: s = absmax / 448
+ *   F4       E2M1, s = e4m3(absmax / 6 * global) / global, e4m3 clamped to +-448 and 0 become 1/8
+ * A dynamic s of 0 becomes 2^-23, but for F4. A quotient x / s that is no number makes s NaN, and
+ * so the row's result.
+ * src: compressed-tensors, quantization/utils/helpers.py (calculate_qparams) and
+ * quantization/lifecycle/forward_helpers.py (_quantize) */
+enum actq_type { ACTQ_NONE, ACTQ_I8, ACTQ_F8_E4M3, ACTQ_F4 };
 
 struct actq {
-    enum actq_type type;
-    bool is_static;  /* scale and zero below; else found for each row and group at run time */
-    bool asymmetric; /* I8 alone */
-    int32_t group;   /* columns that share a scale; 0: all k */
-    float scale;     /* is_static */
-    int32_t zero;    /* is_static, asymmetric */
-    float global;    /* F4: 448 * 6 / absmax of the calibration */
+    enum actq_type type; /* ACTQ_NONE: the input is multiplied as it is */
+    bool is_static;      /* scale and zero below, one group; else found for each row and group */
+    bool asymmetric;     /* I8 alone */
+    int32_t group;       /* columns that share a scale, the last group may be short; 0: all k */
+    float scale;         /* is_static: finite, above 0 */
+    int32_t zero;        /* is_static, asymmetric: -128..127; else 0 */
+    float global;        /* F4: 448 * 6 / absmax of the calibration, finite, above 0; else 0 */
 };
 
 /* One weight matrix [n,k] row-major in its stored format; y = x W^T.
@@ -209,8 +234,8 @@ struct wmat {
     /* Scaled types alone; NG = ceil(n / row_group), KG = ceil(k / group): */
     const void *scale;     /* ref, [NG, KG] of scale_type; NULL otherwise */
     enum dtype scale_type; /* F32, F16, BF16, F8_E4M3 (NVFP4) or F8_E8M0 (MX) */
-    const int8_t *zero;    /* ref, [NG, KG] signed; NULL: symmetric */
-    int32_t group;         /* columns that share a scale; k for per-channel and per-tensor */
+    const int8_t *zero;    /* ref, [NG, KG] signed, integer types alone; NULL: symmetric */
+    int32_t group;         /* columns that share a scale, 1..k; k for per-channel and per-tensor */
     int32_t row_group;     /* rows that share a scale; 0: each row has its own; n for per-tensor */
     float global;          /* divides every scale; 0: none */
     const int32_t *g_idx;  /* ref, [k] group of each column (act-order), 0..KG-1; NULL: k / group */

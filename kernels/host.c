@@ -10,6 +10,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
+#include "kernels/scaled.h"
 
 int host_buf_alloc(struct backend *be, int64_t bytes, void **out) {
     (void)be;
@@ -40,8 +41,10 @@ int host_sync(struct backend *be) {
 }
 
 int host_kv_copy(struct backend *be, const struct kv_view *kv, int32_t src, int32_t dst) {
-    if (!host_supports_kv(be, kv->type)) {
-        return err_set(ERR_UNSUPPORTED, "KV cache type %d, want F32 or F16", (int)kv->type);
+    (void)be;
+    int rc = host_check_kv(kv);
+    if (rc) {
+        return rc;
     }
     if (src < 0 || dst < 0 || src == dst) {
         return err_set(ERR_RANGE, "copy of cache block %d to %d", src, dst);
@@ -109,12 +112,29 @@ int host_route(struct backend *be,
 
 bool host_supports_weight(struct backend *be, enum dtype type) {
     (void)be;
-    return (unsigned)type < DTYPE_N && dtype_info(type)->is_weight;
+    return (unsigned)type < DTYPE_N && (dtype_info(type)->is_weight || dtype_is_scaled(type));
 }
 
 bool host_supports_kv(struct backend *be, enum dtype type) {
     (void)be;
-    return type == DTYPE_F32 || type == DTYPE_F16;
+    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_F8_E4M3;
+}
+
+int host_check_kv(const struct kv_view *kv) {
+    if (!host_supports_kv(NULL, kv->type)) {
+        return err_set(ERR_UNSUPPORTED, "KV cache of type %s, want F32, F16, BF16 or F8_E4M3",
+                       (unsigned)kv->type < DTYPE_N ? dtype_info(kv->type)->name : "?");
+    }
+    const float scale[2] = {kv->k_scale, kv->v_scale};
+    for (int32_t i = 0; i < 2; i++) {
+        bool set = scale[i] != 0;
+        if (set && (kv->type != DTYPE_F8_E4M3 || !isfinite(scale[i]) || scale[i] < 0)) {
+            return err_set(ERR_RANGE, "%s cache with a %c scale of %g, want %s",
+                           dtype_info(kv->type)->name, "kv"[i], (double)scale[i],
+                           kv -> type == DTYPE_F8_E4M3 ? "a finite one above 0" : "none");
+        }
+    }
+    return 0;
 }
 
 int host_check_opts(const struct backend_opts *opts) {
@@ -136,27 +156,12 @@ int host_check_opts(const struct backend_opts *opts) {
     return 0;
 }
 
-static int check_groups(const struct wmat *w) {
-    if (w->group < 1 || w->k % w->group != 0) {
-        return err_set(ERR_RANGE, "W4 weight [%d,%d]: group %d does not divide the columns", w->n,
-                       w->k, w->group);
-    }
-    if (!w->scale) {
-        return err_set(ERR_RANGE, "W4 weight [%d,%d] has no scales", w->n, w->k);
-    }
-    if (w->scale_type != DTYPE_F32 && w->scale_type != DTYPE_F16 && w->scale_type != DTYPE_BF16) {
-        return err_set(ERR_UNSUPPORTED, "W4 scales of type %s, want F32, F16 or BF16",
-                       (unsigned)w->scale_type < DTYPE_N ? dtype_info(w->scale_type)->name : "?");
-    }
-    return 0;
-}
-
 int host_check_weight(const struct wmat *w) {
     if ((unsigned)w->type >= DTYPE_N || !host_supports_weight(NULL, w->type)) {
         return err_set(
             ERR_UNSUPPORTED,
-            "weight of type %s, want a float of 16, 32 or 64 bits, W4 or a block format of "
-            "kernels/dtype.h",
+            "weight of type %s, want a float of 16, 32 or 64 bits, a scaled type or a block format "
+            "of kernels/dtype.h",
             (unsigned)w->type < DTYPE_N ? dtype_info(w->type)->name : "?");
     }
     int64_t need = w->k > 0 ? dtype_row_bytes(w->type, w->k) : -1;
@@ -165,7 +170,15 @@ int host_check_weight(const struct wmat *w) {
                        dtype_info(w->type)->name, w->n, w->k, (long long)w->row_bytes,
                        (long long)need);
     }
-    return w->type == DTYPE_W4 ? check_groups(w) : 0;
+    if (dtype_is_scaled(w->type)) {
+        return scaled_check(w);
+    }
+    if (w->act.type != ACTQ_NONE) {
+        return err_set(ERR_UNSUPPORTED,
+                       "%s weight [%d,%d] with a quantized input, want a scaled type",
+                       dtype_info(w->type)->name, w->n, w->k);
+    }
+    return 0;
 }
 
 int host_check_tok(const struct wmat *table, const int32_t *tok, int32_t n_tok) {
@@ -206,9 +219,9 @@ int host_check_attn(const struct kv_view *kv,
                     const struct batch *b,
                     int32_t n_head,
                     int32_t ctx_max) {
-    if (!host_supports_kv(NULL, kv->type)) {
-        return err_set(ERR_UNSUPPORTED, "KV cache of type %s, want F32 or F16",
-                       (unsigned)kv->type < DTYPE_N ? dtype_info(kv->type)->name : "?");
+    int rc = host_check_kv(kv);
+    if (rc) {
+        return rc;
     }
     if (kv->head_dim < 1 || kv->head_dim > HOST_HEAD_DIM_MAX || kv->block_tok < 1) {
         return err_set(ERR_UNSUPPORTED, "head size %d in blocks of %d tokens, want 1 to %d",

@@ -34,8 +34,13 @@ bool host_supports_kv(struct backend *be, enum dtype type);
 int host_check_opts(const struct backend_opts *opts);
 
 /* Is w a matrix that can be read without leaving its rows?
- * err: ERR_UNSUPPORTED for the format, ERR_RANGE for sizes, groups, row bytes or missing scales */
+ * err: ERR_UNSUPPORTED for the format, ERR_RANGE for sizes, row bytes, and what scaled_check
+ * refuses cost: O(k) with act-order, else O(1) */
 int host_check_weight(const struct wmat *w);
+
+/* Is the cache of a type with kernels, and are its scales usable?
+ * err: ERR_UNSUPPORTED; ERR_RANGE for a scale that is not finite and above 0, or 0 */
+int host_check_kv(const struct kv_view *kv);
 
 /* Is every token a row of table? err: ERR_RANGE with the place */
 int host_check_tok(const struct wmat *table, const int32_t *tok, int32_t n_tok);

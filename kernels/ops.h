@@ -34,7 +34,7 @@ struct backend_opts {
     int32_t k_max;       /* largest input size of any matmul */
     int32_t ctx_max;     /* largest S */
     int32_t n_head_max;  /* largest H */
-    const char *variant; /* cpu only: "sse2", "avx2", "avx512"; NULL: best the machine has */
+    const char *variant; /* cpu only: "sse2", "avx2", "avx512", "avx512vnni"; NULL: the best */
 };
 
 enum act { ACT_SILU, ACT_GELU_TANH };
@@ -45,10 +45,12 @@ enum { OPS_EXPERT_MAX = 1024 }; /* most experts a row is routed among */
 struct kv_view {
     void *k;           /* backend buffer */
     void *v;           /* backend buffer */
-    enum dtype type;   /* F32, F16; BF16 where the backend has it */
+    enum dtype type;   /* F32, F16, BF16, F8_E4M3 */
     int32_t n_kv_head; /* K */
     int32_t head_dim;  /* D */
     int32_t block_tok; /* P */
+    float k_scale;     /* F8_E4M3: the value is code * scale in f32; 0: 1 */
+    float v_scale;
 };
 
 struct attn_args {
@@ -123,7 +125,8 @@ struct backend_ops {
                      int32_t n_head,
                      int32_t head_dim);
 
-    /* Writes k, v [T,K,D] into the cache slots batch->slot[t]. */
+    /* Writes k, v [T,K,D] into the cache slots batch->slot[t]. F8_E4M3: k / k_scale, v / v_scale,
+     * rounded half to even, +-448 at most. */
     int (*kv_write)(struct backend *be,
                     const struct kv_view *kv,
                     const float *k,

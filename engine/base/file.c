@@ -89,6 +89,15 @@ int file_map(const char *path, struct filemap *out) {
     return 0;
 }
 
+void file_drop(const void *data, int64_t n) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)data + page - 1) / page * page;
+    uintptr_t to = ((uintptr_t)data + (uintptr_t)n) / page * page;
+    if (to > from) {
+        madvise((void *)from, to - from, MADV_DONTNEED); /* advice: nothing is lost without it */
+    }
+}
+
 static int64_t read_some(int fd, void *dst, int64_t n) {
     if (fault_hit(FAULT_READ)) {
         errno = EIO;

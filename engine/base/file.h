@@ -21,6 +21,10 @@ struct filemap {
 int file_map(const char *path, struct filemap *out);
 void file_unmap(struct filemap *m);
 
+/* Gives back the memory of whole pages inside n bytes of a map; they are read anew when touched.
+ * cost: a system call */
+void file_drop(const void *data, int64_t n);
+
 /* Appends a whole regular file to b.
  * err: as file_map, ERR_LIMIT past the buffer's maximum */
 int file_read(const char *path, struct buf *b);

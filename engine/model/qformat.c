@@ -1,11 +1,9 @@
-/* pack-quantized, 4 bits (compressed-tensors), per linear module of shape [n,k]:
+/* 1. A checkpoint has one method; the method's reader fills schemes and rules.
+ * 2. A module that no rule names, or that is ignored, is dense.
+ * 3. What would change a result and is not known is refused by its name.
  *
- *     weight_packed      I32 [n, ceil(k/8)]        nibble i of word j = column 8j+i, value q + 8
- *     weight_scale       F32|F16|BF16 [n, k/g]     g columns share a scale ([n,1] for channel)
- *     weight_shape       I64 [2]                   n, k
- *     weight_zero_point  I32 [ceil(n/8), k/g]      optional; nibble i of word [j,c] = row 8j+i,
- *                                                  value z + 8 (packed down the rows)
- *     weight_g_idx       I32 [k]                   old act-order layout: refused here */
+ * Methods other than compressed-tensors quantize the linear layers of the decoder; the head only
+ * where they say so. */
 #include "engine/model/qformat.h"
 
 #include <stdio.h>
@@ -13,196 +11,241 @@
 
 #include "engine/base/err.h"
 #include "engine/base/json.h"
+#include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/model/qformat_int.h"
 
-enum { NIBBLES = 8, BITS = 4 };
+enum { LIST_MAX = QRULES_MAX };
 
-static int read_weights(const json_t *group, const char *where, struct qformat *out) {
-    int32_t bits = 0;
-    int32_t group_size = 0;
-    bool symmetric = true;
-    const char *type = "int";
-    const char *strategy = "";
-    const json_t *w = json_object_get(group, "weights");
-    if (!json_is_object(w)) {
-        return err_set(ERR_FORMAT, "%s: quantization_config: a group has no \"weights\"", where);
+static const char *const layout_names[QLAYOUT_N] = {
+    [QLAYOUT_DENSE] = "dense",
+    [QLAYOUT_PACK] = "pack-quantized",
+    [QLAYOUT_INT] = "int-quantized",
+    [QLAYOUT_FLOAT] = "float-quantized",
+    [QLAYOUT_NVFP4] = "nvfp4-pack-quantized",
+    [QLAYOUT_MXFP4] = "mxfp4-pack-quantized",
+    [QLAYOUT_MXFP8] = "mxfp8-quantized",
+    [QLAYOUT_GPTQ] = "gptq",
+    [QLAYOUT_AWQ] = "awq gemm",
+};
+
+/* "int4, group 64" */
+static void args_text(char *dst, size_t n, const struct qargs *a) {
+    static const char *const plain[QSTRATEGY_N] = {[QSTRATEGY_TENSOR] = "per tensor",
+                                                   [QSTRATEGY_CHANNEL] = "per channel",
+                                                   [QSTRATEGY_TOKEN] = "per token"};
+    char by[48] = "";
+    if (plain[a->strategy]) {
+        snprintf(by, sizeof by, "%s", plain[a->strategy]);
+    } else if (a->strategy == QSTRATEGY_BLOCK) {
+        snprintf(by, sizeof by, "block %dx%d", a->rows, a->group);
+    } else {
+        snprintf(by, sizeof by, "group %d", a->group);
     }
-    const json_t *act = json_object_get(group, "input_activations");
-    int rc = json_need_i32(w, where, "num_bits", 1, 32, &bits);
-    rc = rc ? rc : json_opt_str(w, where, "type", &type);
-    rc = rc ? rc : json_opt_str(w, where, "strategy", &strategy);
-    rc = rc ? rc : json_opt_bool(w, where, "symmetric", &symmetric);
-    rc = rc ? rc : json_opt_i32(w, where, "group_size", -1, 1 << 24, &group_size);
-    if (rc) {
-        return rc;
+    snprintf(dst, n, "%s%d, %s", a->is_float ? "fp" : "int", a->bits, by);
+}
+
+static void scheme_text(struct qscheme *s) {
+    char w[64];
+    char act[64];
+    size_t cap = sizeof s->text;
+    if (s->layout == QLAYOUT_DENSE) {
+        snprintf(s->text, cap, "dense");
+        return;
     }
-    bool known = bits == BITS && str_eq(type, "int") &&
-                 (str_eq(strategy, "group") || str_eq(strategy, "channel"));
-    if (!known || (act && !json_is_null(act))) {
-        return err_set(
-            ERR_UNSUPPORTED,
-            "%s: quantization scheme %s%d, strategy \"%s\"%s is not computed; computed is "
-            "weight-only int4 by group or channel",
-            where, type, bits, strategy,
-            act && !json_is_null(act) ? " with quantized activations" : "");
+    args_text(w, sizeof w, &s->w);
+    const char *sign = s->w.is_float ? "" : s->w.asymmetric ? ", asymmetric" : ", symmetric";
+    int n = snprintf(s->text, cap, "%s, %s%s", layout_names[s->layout], w, sign);
+    if (s->has_act && n > 0 && (size_t)n < cap) {
+        args_text(act, sizeof act, &s->act);
+        snprintf(s->text + n, cap - (size_t)n, "; input %s%s%s", act,
+                 s->act.dynamic == QDYNAMIC_NO ? " static" : "",
+                 s->act.asymmetric ? ", asymmetric" : "");
     }
-    char by[32] = "per channel";
-    if (str_eq(strategy, "group")) {
-        snprintf(by, sizeof by, "group %d", group_size);
+}
+
+int qformat_add(struct qformat *q, const struct qscheme *s) {
+    struct qscheme *p = mem_realloc(MEM_MODEL, q->scheme, (q->n_scheme + 1) * (int64_t)sizeof *p);
+    if (!p) {
+        return ERR_NOMEM;
     }
-    snprintf(out->text, sizeof out->text, "pack-quantized, int%d, %s, %s", bits, by,
-             symmetric ? "symmetric" : "asymmetric");
+    q->scheme = p;
+    p[q->n_scheme] = *s;
+    scheme_text(&p[q->n_scheme]);
+    q->n_scheme++;
     return 0;
 }
 
-int qformat_read(const json_t *config, const char *where, struct qformat *out) {
-    const char *method = "";
-    const char *format = "";
-    struct qformat q = {.text = "none"};
-    const json_t *o = json_object_get(config, "quantization_config");
-    if (!o || json_is_null(o)) {
-        *out = q;
+int qformat_names(
+    const json_t *list, const char *where, const char *key, int32_t value, struct qrules **rules) {
+    if (!list || json_is_null(list)) {
         return 0;
     }
-    int rc = json_need_str(o, where, "quant_method", &method);
-    rc = rc ? rc : json_opt_str(o, where, "format", &format);
+    if (!json_is_array(list)) {
+        return err_set(ERR_FORMAT, "%s: %s is no list of names", where, key);
+    }
+    int rc = *rules ? 0 : qrules_create(rules);
+    for (size_t i = 0; i < json_array_size(list) && !rc; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        rc = name ? qrules_add(*rules, where, name, value)
+                  : err_set(ERR_FORMAT, "%s: %s[%zu] is no name", where, key, i);
+    }
+    return rc;
+}
+
+static const struct {
+    const char *name;
+    enum qmethod method;
+    int (*read)(const json_t *o, const char *where, struct qformat *q);
+} methods[] = {{"compressed-tensors", QMETHOD_CT, qformat_ct},
+               {"gptq", QMETHOD_GPTQ, qformat_gptq},
+               {"awq", QMETHOD_AWQ, qformat_awq},
+               {"fp8", QMETHOD_FP8, qformat_fp8}};
+
+/* Reads one object; name: its method. */
+static int read_method(const json_t *o, const char *where, const char *name, struct qformat *out) {
+    struct qformat q = {.text = "none"};
+    int32_t i = 0;
+    while (i < ARRAY_LEN(methods) && !str_eq(methods[i].name, name)) {
+        i++;
+    }
+    if (i == ARRAY_LEN(methods)) {
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: quantization method \"%s\" is not read; read are compressed-tensors, "
+                       "gptq, awq, fp8",
+                       where, name);
+    }
+    q.method = methods[i].method;
+    int rc = methods[i].read(o, where, &q);
     if (rc) {
+        qformat_fini(&q);
         return rc;
     }
-    if (!str_eq(method, "compressed-tensors") || !str_eq(format, "pack-quantized")) {
-        return err_set(ERR_UNSUPPORTED,
-                       "%s: quantization method \"%s\", format \"%s\" is not read; read is "
-                       "compressed-tensors, pack-quantized",
-                       where, method, format);
+    if (q.n_scheme > 0) {
+        str_copy(q.text, (int64_t)sizeof q.text, q.scheme[0].text);
     }
-    const char *name = NULL;
-    json_t *group = NULL;
-    json_object_foreach(json_object_get(o, "config_groups"), name, group) {
-        rc = read_weights(group, where, &q);
-        if (rc) {
-            return rc;
-        }
-        q.present = true;
-    }
-    if (!q.present) {
-        return err_set(ERR_FORMAT, "%s: quantization_config has no config_groups", where);
+    if (q.n_scheme > 1) {
+        snprintf(q.text, sizeof q.text, "%.80s; %d more", q.scheme[0].text, q.n_scheme - 1);
     }
     *out = q;
     return 0;
 }
 
-static int
-need(const struct ckpt *c, const char *module, const char *part, const struct tensor **t) {
-    char name[TENSOR_NAME_MAX + 32];
-    snprintf(name, sizeof name, "%s.%s", module, part);
-    *t = ckpt_find(c, name);
-    return *t ? 0 : err_set(ERR_NOTFOUND, "%s: tensor \"%s\" is missing", c->path, name);
-}
-
-static int
-wrong_shape(const struct ckpt *c, const struct tensor *t, int64_t n, int64_t k, const char *why) {
-    char shape[TENSOR_SHAPE_TEXT];
-    return err_set(ERR_FORMAT, "%s: tensor \"%s\": %s %s, want [%lld, %lld]%s", c->path, t->name,
-                   dtype_info(t->type)->name, tensor_shape_text(shape, t->dim, t->n_dim),
-                   (long long)n, (long long)k, why);
-}
-
-static bool is_shape(const struct tensor *t, int64_t n, int64_t k) {
-    return t->n_dim == 2 && t->dim[0] == n && t->dim[1] == k;
-}
-
-static int bind_scale(const struct ckpt *c, const char *module, struct wmat *w) {
-    const struct tensor *t = NULL;
-    int rc = need(c, module, "weight_scale", &t);
-    if (rc) {
-        return rc;
+int qformat_read(const json_t *config, const char *where, struct qformat *out) {
+    const char *method = NULL;
+    const json_t *o = json_object_get(config, "quantization_config");
+    if (!o || json_is_null(o)) { /* why: some multimodal folders keep it with the text part */
+        o = json_object_get(json_object_get(config, "text_config"), "quantization_config");
     }
-    int64_t groups = t->n_dim == 2 ? t->dim[1] : 0;
-    bool type_ok = t->type == DTYPE_F32 || t->type == DTYPE_F16 || t->type == DTYPE_BF16;
-    if (!type_ok || groups < 1 || !is_shape(t, w->n, groups) || w->k % groups != 0) {
-        return wrong_shape(c, t, w->n, groups, ", F32, F16 or BF16, with groups that divide k");
+    if (!o || json_is_null(o)) { /* the key of the first folders of compressed-tensors */
+        o = json_object_get(config, "compression_config");
     }
-    w->scale = t->data;
-    w->scale_type = t->type;
-    w->group = (int32_t)(w->k / groups);
-    return 0;
-}
-
-static int bind_zero(
-    const struct ckpt *c, const char *module, qformat_alloc alloc, void *ctx, struct wmat *w) {
-    char name[TENSOR_NAME_MAX + 32];
-    snprintf(name, sizeof name, "%s.weight_zero_point", module);
-    const struct tensor *t = ckpt_find(c, name);
-    if (!t) {
+    if (!o || json_is_null(o)) {
+        *out = (struct qformat){.text = "none"};
         return 0;
     }
-    int32_t groups = w->k / w->group;
-    if (t->type != DTYPE_I32 || !is_shape(t, i64_div_up(w->n, NIBBLES), groups)) {
-        return wrong_shape(c, t, i64_div_up(w->n, NIBBLES), groups, ", I32");
+    if (!json_is_object(o)) {
+        return err_set(ERR_FORMAT, "%s: quantization_config is no object", where);
     }
-    int8_t *zero = alloc(ctx, (int64_t)w->n * groups);
-    if (!zero) {
-        return ERR_NOMEM;
-    }
-    for (int32_t r = 0; r < w->n; r++) {
-        for (int32_t g = 0; g < groups; g++) {
-            uint32_t word = 0;
-            memcpy(&word, t->data + 4 * ((int64_t)(r / NIBBLES) * groups + g), 4);
-            zero[(int64_t)r * groups + g] =
-                (int8_t)((int32_t)(word >> (BITS * (r % NIBBLES)) & 15) - 8);
-        }
-    }
-    w->zero = zero;
-    return 0;
+    int rc = json_opt_str(o, where, "method", &method); /* the key of GPTQModel */
+    rc = rc || method ? rc : json_need_str(o, where, "quant_method", &method);
+    return rc ? rc : read_method(o, where, method, out);
 }
 
-static int check_stored_shape(const struct ckpt *c, const char *module, const struct wmat *w) {
-    const struct tensor *t = NULL;
-    int64_t dims[2];
-    int rc = need(c, module, "weight_shape", &t);
-    if (rc) {
+/* A folder of AutoGPTQ may have its settings beside config.json alone. */
+static int read_beside(const char *dir, struct qformat *out) {
+    char path[FILE_PATH_MAX];
+    json_t *o = NULL;
+    const char *method = "gptq";
+    int rc = file_join(path, dir, "quantize_config.json");
+    if (rc || !file_exists(path)) {
         return rc;
     }
-    if (t->type != DTYPE_I64 || t->n_dim != 1 || t->dim[0] != 2) {
-        return err_set(ERR_FORMAT, "%s: tensor \"%s\" is no pair of I64", c->path, t->name);
+    rc = json_read(path, &o);
+    if (!rc && !json_is_object(o)) {
+        rc = err_set(ERR_FORMAT, "%s: no object", path);
     }
-    memcpy(dims, t->data, sizeof dims);
-    if (dims[0] != w->n || dims[1] != w->k) {
-        return err_set(ERR_FORMAT, "%s: tensor \"%s\" says [%lld, %lld], the model wants [%d, %d]",
-                       c->path, t->name, (long long)dims[0], (long long)dims[1], w->n, w->k);
-    }
-    return 0;
-}
-
-int qformat_bind_packed(const struct ckpt *c,
-                        const char *module,
-                        int32_t n,
-                        int32_t k,
-                        qformat_alloc alloc,
-                        void *ctx,
-                        struct wmat *w) {
-    char name[TENSOR_NAME_MAX + 32];
-    const struct tensor *t = NULL;
-    struct wmat m = {.type = DTYPE_W4, .n = n, .k = k};
-    int rc = need(c, module, "weight_packed", &t);
-    if (rc) {
-        return rc;
-    }
-    snprintf(name, sizeof name, "%s.weight_g_idx", module);
-    if (ckpt_find(c, name)) {
-        return err_set(ERR_UNSUPPORTED, "%s: tensor \"%s\" (act-order by group) is not computed",
-                       c->path, name);
-    }
-    if (t->type != DTYPE_I32 || !is_shape(t, n, i64_div_up(k, NIBBLES))) {
-        return wrong_shape(c, t, n, i64_div_up(k, NIBBLES), ", I32");
-    }
-    m.data = t->data;
-    m.row_bytes = 4 * i64_div_up(k, NIBBLES);
-    rc = check_stored_shape(c, module, &m);
-    rc = rc ? rc : bind_scale(c, module, &m);
-    rc = rc ? rc : bind_zero(c, module, alloc, ctx, &m);
+    rc = rc ? rc : json_opt_str(o, path, "quant_method", &method);
     if (!rc) {
-        *w = m;
+        rc = read_method(o, path, method, out);
+    }
+    json_decref(o);
+    return rc;
+}
+
+int qformat_folder(const json_t *config, const char *dir, struct qformat *out) {
+    char where[FILE_PATH_MAX];
+    struct qformat q = {.text = "none"};
+    int rc = file_join(where, dir, "config.json");
+    rc = rc ? rc : qformat_read(config, where, &q);
+    rc = rc || q.method != QMETHOD_NONE ? rc : read_beside(dir, &q);
+    if (!rc) {
+        *out = q;
     }
     return rc;
+}
+
+int qformat_open(const struct ckpt *c, struct qformat *out) {
+    if (c->kind == CKPT_HF) {
+        return qformat_folder(c->config, c->path, out);
+    }
+    *out = (struct qformat){.text = "none"};
+    return 0;
+}
+
+void qformat_fini(struct qformat *q) {
+    qrules_free(q->targets);
+    qrules_free(q->ignore);
+    mem_free(q->scheme);
+    *q = (struct qformat){0};
+}
+
+int qformat_find(const struct qformat *q,
+                 const char *module,
+                 const char *cls,
+                 const struct qscheme **s) {
+    int32_t ignored = -1;
+    int32_t i = -1;
+    *s = NULL;
+    if (q->n_scheme == 0) {
+        return 0;
+    }
+    int rc = qrules_find(q->ignore, module, cls, &ignored);
+    if (rc || ignored >= 0) {
+        return rc;
+    }
+    if (q->method == QMETHOD_CT) {
+        rc = qrules_find(q->targets, module, cls, &i);
+    } else if (str_eq(cls, "Linear") && (q->lm_head || !str_ends(module, "lm_head"))) {
+        rc = qrules_first(q->targets, module, &i);
+        i = rc || i >= 0 ? i : 0;
+    }
+    if (!rc && i >= 0 && i < q->n_scheme && q->scheme[i].layout != QLAYOUT_DENSE) {
+        *s = &q->scheme[i];
+    }
+    return rc;
+}
+
+int32_t qscheme_scale_bits(const struct qscheme *s) {
+    bool byte =
+        s->layout == QLAYOUT_NVFP4 || s->layout == QLAYOUT_MXFP4 || s->layout == QLAYOUT_MXFP8;
+    return byte ? 8 : s->scale_inv ? 32 : 16;
+}
+
+int64_t qscheme_bytes(const struct qscheme *s, int64_t n, int64_t k) {
+    const struct qargs *a = &s->w;
+    bool grouped = a->strategy == QSTRATEGY_GROUP || a->strategy == QSTRATEGY_TENSOR_GROUP ||
+                   a->strategy == QSTRATEGY_BLOCK;
+    int64_t cols = grouped && a->group > 0 ? i64_div_up(k, a->group) : 1;
+    int64_t rows = a->strategy == QSTRATEGY_TENSOR  ? 1
+                   : a->strategy == QSTRATEGY_BLOCK ? i64_div_up(n, i32_max(1, a->rows))
+                                                    : n;
+    bool whole = s->layout == QLAYOUT_INT; /* a byte a code, however few its bits */
+    int64_t codes = n * i64_div_up(k * (whole ? 8 : a->bits), 8);
+    bool zeros = a->asymmetric || s->layout == QLAYOUT_GPTQ || s->layout == QLAYOUT_AWQ;
+    int64_t bits = qscheme_scale_bits(s) + (zeros ? (whole ? 8 : a->bits) : 0);
+    int64_t rest = s->layout == QLAYOUT_GPTQ    ? 4 * k                /* g_idx */
+                   : s->layout == QLAYOUT_NVFP4 ? (s->has_act ? 8 : 4) /* global scales */
+                                                : 0;
+    return codes + i64_div_up(rows * cols * bits, 8) + rest;
 }

@@ -13,7 +13,7 @@
 #include "engine/base/str.h"
 #include "engine/model/arch.h"
 #include "engine/model/finite.h"
-#include "engine/model/qformat.h"
+#include "engine/model/qbind.h"
 
 static const struct {
     const char *hf;
@@ -36,6 +36,7 @@ struct loader {
     const struct arch *arch;
     int32_t place; /* HF */
     bool check;
+    struct qbind bind; /* of quantized modules */
 };
 
 char *weights_module_name(char *dst, int32_t layer, enum linear_role role) {
@@ -125,8 +126,9 @@ static int bind_vector(struct loader *l, const char *name, int32_t n, const floa
     return 0;
 }
 
+/* Types that are whole in one tensor; scaled ones need more beside it. */
 static bool multiplied(enum dtype t) {
-    return dtype_info(t)->is_weight && t != DTYPE_W4; /* W4 is never one tensor */
+    return dtype_info(t)->is_weight && !dtype_is_scaled(t);
 }
 
 /* Refuses scales beside the blocks of a GGUF matrix: they are not multiplied in. */
@@ -220,36 +222,53 @@ static int unpermute(struct loader *l, struct linear *lin) {
     return 0;
 }
 
-static int bind_packed(struct loader *l, const char *module, int32_t n, int32_t k, struct wmat *m) {
-    static const char *const parts[] = {"weight_packed", "weight_scale", "weight_zero_point"};
-    int rc = qformat_bind_packed(l->w->ckpt, module, n, k, own, l->w, m);
-    for (int32_t i = 0; i < ARRAY_LEN(parts) && !rc; i++) {
-        char name[TENSOR_NAME_MAX + 32];
-        snprintf(name, sizeof name, "%s.%s", module, parts[i]);
-        const struct tensor *t = ckpt_find(l->w->ckpt, name);
-        l->w->bytes += t ? t->bytes : 0;
-        rc = t && l->check ? finite_check(t, l->w->ckpt->path) : 0;
+/* Binds a matrix of a folder under its scheme. out: *scheme NULL when it is dense */
+static int bind_scheme(struct loader *l,
+                       const char *module,
+                       const char *cls,
+                       bool may_be_dense,
+                       struct wmat *m,
+                       const char **scheme) {
+    const struct qscheme *s = NULL;
+    int64_t params = (int64_t)m->n * m->k;
+    int rc = 0;
+    *scheme = NULL;
+    if (l->w->ckpt->kind == CKPT_HF) {
+        rc = qbind_module(&l->bind, module, cls, may_be_dense, m->n, m->k, &s, m);
     }
-    l->w->n_param += (int64_t)n * k;
+    if (!rc && s) {
+        *scheme = s->text;
+        l->w->n_param += params;
+    }
     return rc;
+}
+
+/* A bias that the family does not have: old gptq files hold one of zeros for every module. */
+static bool stray_bias(const struct loader *l, const char *name) {
+    const struct tensor *t = ckpt_find(l->w->ckpt, name);
+    bool found = false;
+    for (int64_t i = 0; t && i < t->bytes && !found; i++) {
+        found = t->data[i] != 0 && t->data[i] != 0x80; /* +0 and -0 */
+    }
+    return found;
 }
 
 static int bind_linear(
     struct loader *l, const char *module, int32_t n, int32_t k, bool bias, struct linear *lin) {
     char name[TENSOR_NAME_MAX + 32];
-    snprintf(name, sizeof name, "%s.weight_packed", module);
-    int rc;
-    if (l->w->ckpt->kind == CKPT_HF && ckpt_find(l->w->ckpt, name)) {
-        rc = bind_packed(l, module, n, k, &lin->w);
-    } else {
+    bool router = str_ends(module, ".mlp.gate");
+    lin->w = (struct wmat){.n = n, .k = k};
+    int rc = bind_scheme(l, module, "Linear", router, &lin->w, &lin->scheme);
+    if (!rc && !lin->scheme) {
         snprintf(name, sizeof name, "%s.weight", module);
         rc = bind_matrix(l, name, n, k, &lin->w);
+        lin->scheme = dtype_info(lin->w.type)->name;
     }
-    if (!rc && bias) {
-        snprintf(name, sizeof name, "%s.bias", module);
-        rc = bind_vector(l, name, n, &lin->bias);
+    snprintf(name, sizeof name, "%s.bias", module);
+    if (!bias && l->w->q.method != QMETHOD_NONE) {
+        bias = stray_bias(l, name);
     }
-    return rc;
+    return rc || !bias ? rc : bind_vector(l, name, n, &lin->bias);
 }
 
 static bool has_bias(const struct model_cfg *c, enum linear_role role) {
@@ -319,6 +338,7 @@ static int bind_stacked(struct loader *l, int32_t i, enum linear_role role, stru
         int64_t row = dtype_row_bytes(type, k);
         e[j].lin[role - LINEAR_GATE].w = (struct wmat){
             .type = type, .n = n, .k = k, .data = data + j * (n * row), .row_bytes = row};
+        e[j].lin[role - LINEAR_GATE].scheme = dtype_info(type)->name;
     }
     return rc;
 }
@@ -336,6 +356,10 @@ static int bind_separate(struct loader *l, int32_t i, enum linear_role role, str
         snprintf(module, sizeof module, "%slayers.%d.mlp.experts.%d.%s", places[l->place].root, i,
                  j, part);
         rc = bind_linear(l, module, n, k, false, &e[j].lin[role - LINEAR_GATE]);
+        if (!rc && e[j].lin[role - LINEAR_GATE].bias) {
+            rc = err_set(ERR_UNSUPPORTED, "%s: module \"%s\": a bias of an expert is not added",
+                         l->w->ckpt->path, module);
+        }
     }
     return rc;
 }
@@ -361,6 +385,18 @@ static int bind_experts(struct loader *l, int32_t i, struct layer_weights *lw) {
     return rc;
 }
 
+/* Scales of a static cache. */
+static int bind_kv(struct loader *l, int32_t i, struct layer_weights *lw) {
+    char module[TENSOR_NAME_MAX];
+    lw->k_scale = lw->v_scale = 1;
+    if (!l->w->q.kv_f8) {
+        return 0;
+    }
+    snprintf(module, sizeof module, "%slayers.%d.self_attn", places[l->place].root, i);
+    int rc = qbind_kv_scale(&l->bind, module, "k_scale", &lw->k_scale);
+    return rc ? rc : qbind_kv_scale(&l->bind, module, "v_scale", &lw->v_scale);
+}
+
 static int bind_layer(struct loader *l, int32_t i) {
     struct layer_weights *lw = &l->w->layer[i];
     lw->cfg = l->w->cfg.layer[i];
@@ -377,6 +413,7 @@ static int bind_layer(struct loader *l, int32_t i) {
             rc = unpermute(l, &lw->lin[r]);
         }
     }
+    rc = rc ? rc : bind_kv(l, i, lw);
     return rc || !lw->cfg.moe ? rc : bind_experts(l, i, lw);
 }
 
@@ -384,24 +421,56 @@ static int bind_layer(struct loader *l, int32_t i) {
 static void find_place(struct loader *l) {
     for (int32_t i = ARRAY_LEN(places) - 1; i >= 0; i--) {
         char name[TENSOR_NAME_MAX];
-        snprintf(name, sizeof name, "%sembed_tokens.weight", places[i].root);
-        if (ckpt_find(l->w->ckpt, name)) {
+        snprintf(name, sizeof name, "%sembed_tokens", places[i].root);
+        if (qbind_stored(l->w->ckpt, name) != QLAYOUT_N) {
             l->place = i;
         }
     }
 }
 
+static int bind_embed(struct loader *l, const char *module) {
+    char name[TENSOR_NAME_MAX + 32];
+    struct weights *w = l->w;
+    w->embed = (struct wmat){.n = w->cfg.vocab, .k = w->cfg.hidden};
+    int rc = bind_scheme(l, module, "Embedding", false, &w->embed, &w->embed_scheme);
+    if (rc || w->embed_scheme) {
+        return rc;
+    }
+    snprintf(name, sizeof name, "%s.weight", module);
+    rc = bind_matrix(l, name, w->cfg.vocab, w->cfg.hidden, &w->embed);
+    w->embed_scheme = dtype_info(w->embed.type)->name;
+    return rc;
+}
+
+/* A tied head may still be stored, quantized. out: *own */
+static int tied_head(struct loader *l, bool *own_head) {
+    const struct qscheme *s = NULL;
+    const char *head = places[l->place].head;
+    *own_head = false;
+    if (l->w->ckpt->kind != CKPT_HF) {
+        return 0;
+    }
+    int rc = qformat_find(&l->w->q, head, "Linear", &s);
+    enum qlayout stored = qbind_stored(l->w->ckpt, head);
+    *own_head = s && stored != QLAYOUT_N && stored != QLAYOUT_DENSE;
+    return rc;
+}
+
 static int bind_ends(struct loader *l) {
+    bool own_head = !l->w->cfg.tied;
     char embed[TENSOR_NAME_MAX];
     char norm[TENSOR_NAME_MAX];
     bool gg = l->w->ckpt->kind == CKPT_GGUF;
     const struct model_cfg *c = &l->w->cfg;
-    snprintf(embed, sizeof embed, "%sembed_tokens.weight", places[l->place].root);
+    snprintf(embed, sizeof embed, "%sembed_tokens", places[l->place].root);
     snprintf(norm, sizeof norm, "%snorm.weight", places[l->place].root);
-    int rc = bind_matrix(l, gg ? "token_embd.weight" : embed, c->vocab, c->hidden, &l->w->embed);
+    int rc = bind_embed(l, gg ? "token_embd" : embed);
     rc = rc ? rc : bind_vector(l, gg ? "output_norm.weight" : norm, c->hidden, &l->w->final_norm);
     if (!rc && c->tied) {
-        l->w->head.w = l->w->embed;
+        rc = tied_head(l, &own_head);
+    }
+    if (!rc && !own_head) {
+        l->w->head = (struct linear){.w = l->w->embed, .scheme = l->w->embed_scheme};
     } else if (!rc) {
         rc = bind_linear(l, gg ? "output" : places[l->place].head, c->vocab, c->hidden, false,
                          &l->w->head);
@@ -410,16 +479,14 @@ static int bind_ends(struct loader *l) {
 }
 
 static int load_all(struct loader *l) {
-    struct qformat q = {.text = "none"};
     struct weights *w = l->w;
     int rc = arch_find(w->ckpt, &l->arch);
     rc = rc ? rc : arch_read_cfg(w->ckpt, &w->cfg);
-    if (!rc && w->ckpt->kind == CKPT_HF) {
-        rc = qformat_read(w->ckpt->config, w->ckpt->path, &q);
-    }
+    rc = rc ? rc : qformat_open(w->ckpt, &w->q);
     if (rc) {
         return rc;
     }
+    l->bind = (struct qbind){.c = w->ckpt, .q = &w->q, .alloc = own, .ctx = w, .check = l->check};
     w->layer = mem_array(MEM_WEIGHTS, w->cfg.n_layer, (int64_t)sizeof *w->layer);
     if (!w->layer) {
         return ERR_NOMEM;
@@ -433,8 +500,9 @@ static int load_all(struct loader *l) {
         const struct layer_weights *lw = &w->layer[0];
         const struct linear *up =
             lw->expert ? &lw->expert[0].lin[LINEAR_UP - LINEAR_GATE] : &lw->lin[LINEAR_UP];
-        str_copy(w->scheme, (int64_t)sizeof w->scheme,
-                 q.present ? q.text : dtype_info(up->w.type)->name);
+        str_copy(w->scheme, (int64_t)sizeof w->scheme, w->q.n_scheme > 0 ? w->q.text : up->scheme);
+        str_copy(w->note, (int64_t)sizeof w->note, l->bind.note);
+        w->bytes += l->bind.bytes;
     }
     return rc;
 }
@@ -464,5 +532,6 @@ void weights_free(struct weights *w) {
     }
     mem_free(w->owned);
     mem_free(w->layer);
+    qformat_fini(&w->q);
     mem_free(w);
 }

@@ -2,12 +2,14 @@
  *
  * The arrow "weights" of the chain: made by weights_load, taken by forward_run. Matrices stay in
  * their stored format inside the checkpoint's map; only vectors (norms, biases), re-ordered q and k
- * rows of permuted GGUF files, misaligned tensors and unpacked zero points are copied. */
+ * rows of permuted GGUF files, misaligned tensors, unpacked zero points and layouts packed across
+ * rows are copied, the last with the map's pages given back. */
 #ifndef ENGINE_MODEL_WEIGHTS_H
 #define ENGINE_MODEL_WEIGHTS_H
 
 #include "engine/model/ckpt.h"
 #include "engine/model/model_cfg.h"
+#include "engine/model/qbind.h"
 
 enum linear_role {
     LINEAR_Q,
@@ -21,8 +23,9 @@ enum linear_role {
 };
 
 struct linear {
-    struct wmat w;     /* [n,k] stored format */
-    const float *bias; /* [n] or NULL */
+    struct wmat w;      /* [n,k] stored format */
+    const float *bias;  /* [n] or NULL */
+    const char *scheme; /* ref, how it is stored: "BF16", or the text of its struct qscheme */
 };
 
 enum norm_role {
@@ -51,7 +54,9 @@ struct layer_weights {
     struct linear lin[LINEAR_N]; /* q [H*D,E] k,v [K*D,E] o [E,H*D] gate,up [F,E] down [E,F]; with
                                     experts the last three are empty */
     struct linear router;        /* [n_expert,E]; empty without experts */
-    struct expert *expert;       /* ref, the weights' memory, [n_expert]; NULL: an MLP */
+    float k_scale; /* of a static F8 cache: what is cached is k / k_scale; 1 without */
+    float v_scale;
+    struct expert *expert; /* ref, the weights' memory, [n_expert]; NULL: an MLP */
 };
 
 struct weights {
@@ -63,9 +68,12 @@ struct weights {
     struct layer_weights *layer; /* own, [L] */
     void **owned;                /* own, copies that the bindings point to */
     int32_t n_owned;
-    int64_t n_param; /* parameters, a tied table counted once */
-    int64_t bytes;   /* stored bytes of all of them, scales and zero points included */
-    char scheme[96]; /* "BF16", "Q4_1", "pack-quantized, int4, group 64, symmetric" */
+    int64_t n_param;           /* parameters, a tied table counted once */
+    int64_t bytes;             /* stored bytes of all: scales, zero points and orders included */
+    struct qformat q;          /* own, what the configuration says; the schemes' texts */
+    const char *embed_scheme;  /* ref, as that of a linear layer */
+    char scheme[QSCHEME_TEXT]; /* "BF16", "Q4_1", "pack-quantized, int4, group 64, symmetric" */
+    char note[QBIND_NOTE];     /* what was read otherwise than the file says; "": nothing */
 };
 
 struct weights_opts {

@@ -162,6 +162,14 @@ static int open_backend(struct engine *e) {
     return rc ? rc : e->ops->open(&bo, &e->be);
 }
 
+/* The scales of a static cache; other types have none. */
+static void set_kv_scales(struct engine *e) {
+    for (int32_t i = 0; i < e->kv.n_layer && e->opts.kv_type == DTYPE_F8_E4M3; i++) {
+        e->kv.layer[i].k_scale = e->w->layer[i].k_scale;
+        e->kv.layer[i].v_scale = e->w->layer[i].v_scale;
+    }
+}
+
 /* The backend's own decoder where it has one for this model, else the single ops. */
 static int open_decoder(struct engine *e) {
     const struct engine_opts *o = &e->opts;
@@ -200,6 +208,7 @@ static int open_parts(struct engine *e) {
     rc = rc ? rc : open_backend(e);
     rc = rc ? rc
             : kvmem_init(&e->kv, e->ops, e->be, &e->w->cfg, o->kv_type, e->n_blocks, o->block_tok);
+    set_kv_scales(e);
     rc = rc ? rc : open_decoder(e);
     rc = rc ? rc : sampler_init(&e->sampler, e->w->cfg.vocab);
     rc = rc ? rc

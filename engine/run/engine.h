@@ -25,7 +25,7 @@ struct engine_opts {
     int32_t ctx_max;       /* [the model's] longest sequence */
     int64_t kv_bytes;      /* [256 MiB, or one whole context] cache memory */
     int32_t n_blocks;      /* [from kv_bytes] cache blocks of each group of layers */
-    enum dtype kv_type;    /* [F32] */
+    enum dtype kv_type;    /* [F32]; F8_E4M3: under the weights' k_scale and v_scale */
     bool no_prefix_cache;
     bool logprobs; /* fill event.logprob */
     uint64_t salt; /* of the prefix cache */

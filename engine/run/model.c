@@ -13,15 +13,14 @@ enum { CHAT_TEXT_MAX = 64 << 20 };
 /* A token without a row could not be computed; rows without a token are padding. */
 static int check_vocab(const struct model *m, const char *path) {
     int32_t n = tok_n_vocab(m->tok);
-    int32_t rows = m->weights->cfg.vocab;
+    int32_t rows = m->weights ? m->weights->cfg.vocab : n; /* inspect lists models without */
     return n <= rows
                ? 0
                : err_set(ERR_FORMAT, "%s: the tokenizer has %d tokens, the model's table has %d",
                          path, n, rows);
 }
 
-/* err: ERR_NOMEM; all else is noted */
-static int open_text(struct model *m, const char *path) {
+int model_open_text(struct model *m, const char *path) {
     int rc = m->ckpt->gguf ? toksource_gguf(m->ckpt->gguf, &m->tok) : tok_open(path, &m->tok);
     rc = rc ? rc : check_vocab(m, path);
     if (rc) {
@@ -51,7 +50,7 @@ int model_open(const char *path, const struct weights_opts *opts, struct model *
     }
     int rc = ckpt_open(path, &m->ckpt);
     rc = rc ? rc : weights_load(m->ckpt, opts, &m->weights);
-    rc = rc ? rc : open_text(m, path);
+    rc = rc ? rc : model_open_text(m, path);
     if (rc) {
         model_close(m);
         return rc;

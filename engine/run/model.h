@@ -26,6 +26,10 @@ int model_random(const struct model_cfg *c, struct model **out);
 
 void model_close(struct model *m);
 
+/* Opens tokenizer and template of m->ckpt, as model_open does; path: the checkpoint's.
+ * err: ERR_NOMEM; all else is noted in tok_error and chat_error */
+int model_open_text(struct model *m, const char *path);
+
 /* Demands the tokenizer. err: ERR_NOTFOUND or ERR_UNSUPPORTED with the reason */
 int model_need_tok(const struct model *m);
 

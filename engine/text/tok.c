@@ -408,6 +408,10 @@ int32_t tok_n_vocab(const struct tok *t) {
     return t->vocab.n;
 }
 
+bool tok_is_byte_level(const struct tok *tok) {
+    return tok->byte_level;
+}
+
 int32_t tok_bos(const struct tok *t) {
     return t->cfg.bos;
 }

@@ -160,7 +160,8 @@ int tok_decode(
 const uint8_t *tok_piece(const struct tok *tok, int32_t id, int32_t *n);
 
 int32_t tok_n_vocab(const struct tok *tok);
-int32_t tok_bos(const struct tok *tok); /* -1 when there is none */
+bool tok_is_byte_level(const struct tok *tok); /* BPE over bytes; else over characters */
+int32_t tok_bos(const struct tok *tok);        /* -1 when there is none */
 const int32_t *tok_eos(const struct tok *tok, int32_t *n);
 bool tok_is_eos(const struct tok *tok, int32_t id);
 bool tok_is_special(const struct tok *tok, int32_t id);

@@ -18,6 +18,8 @@
 
 enum {
     MM_FLOATS = 64 * 1024,     /* decoded weight rows of a thread: 256 KiB, a share of L2 */
+    QMM_ROWS = 16,             /* that a strip of quantized rows takes at most, in groups of 16 */
+    ACT_BYTES = 4 << 20,       /* quantized input rows: as many as fit, at least one */
     SCORE_FLOATS = 128 * 1024, /* scores of a tile: 512 KiB */
     PAIR_TILE_MIN = 6,
     ELEMENTS_CHUNK = 16 * 1024, /* floats of an elementwise op that are worth a thread */
@@ -32,6 +34,11 @@ static void cpu_close(struct backend *be) {
     }
     cpu_pool_destroy(be->pool);
     mem_free(be->scratch);
+    mem_free(be->act);
+    mem_free(be->plan_piece);
+    mem_free(be->plan_col);
+    mem_free(be->plan_order);
+    mem_free(be->plan_count);
     mem_free(be);
 }
 
@@ -39,15 +46,31 @@ static void cpu_close(struct backend *be) {
 static int plan_scratch(struct backend *be) {
     const struct backend_opts *o = &be->opts;
     be->mm_floats = i64_max(MM_FLOATS, 4 * cpu_row_stride(o->k_max));
+    be->qmm_floats = i64_max(MM_FLOATS, QMM_ROWS * cpu_row_stride(o->k_max));
     be->score_stride = i64_div_up(o->ctx_max, CPU_VEC_FLOATS) * CPU_VEC_FLOATS + CPU_VEC_FLOATS;
     int64_t pairs = i64_max(SCORE_FLOATS / be->score_stride, PAIR_TILE_MIN);
     be->pair_tile_max = (int32_t)i64_min(pairs, CPU_PAIR_TILE_MAX);
     int64_t attn = cpu_attn_scratch(be->pair_tile_max, be->score_stride, HOST_HEAD_DIM_MAX);
-    int64_t floats = i64_max(be->mm_floats, attn);
+    int64_t floats = i64_max(be->qmm_floats, attn);
     be->scratch_stride = i64_div_up(floats, CPU_VEC_FLOATS) * CPU_VEC_FLOATS;
     be->scratch = mem_array(MEM_KERNEL, be->scratch_stride,
                             cpu_pool_threads(be->pool) * (int64_t)sizeof(float));
     return be->scratch ? 0 : ERR_NOMEM;
+}
+
+/* Workspace of quantized inputs: a row has at most 4 k columns of 2 bytes or k of 4, and k groups.
+ */
+static int plan_quantized(struct backend *be) {
+    int64_t k = be->opts.k_max;
+    int64_t row = 16 * k + CPU_VEC_FLOATS;
+    be->act_bytes = i64_max(row, i64_min(ACT_BYTES, row * be->opts.n_tok_max));
+    be->act = mem_array(MEM_KERNEL, be->act_bytes, 1);
+    be->plan_piece = mem_array(MEM_KERNEL, k, (int64_t)sizeof(*be->plan_piece));
+    be->plan_col = mem_array(MEM_KERNEL, 4 * k, (int64_t)sizeof(int32_t));
+    be->plan_order = mem_array(MEM_KERNEL, k, (int64_t)sizeof(int32_t));
+    be->plan_count = mem_array(MEM_KERNEL, k + 1, (int64_t)sizeof(int32_t));
+    bool ok = be->act && be->plan_piece && be->plan_col && be->plan_order && be->plan_count;
+    return ok ? 0 : ERR_NOMEM;
 }
 
 static int cpu_open(const struct backend_opts *opts, struct backend **out) {
@@ -72,6 +95,7 @@ static int cpu_open(const struct backend_opts *opts, struct backend **out) {
         goto out_be;
     }
     rc = plan_scratch(be);
+    rc = rc ? rc : plan_quantized(be);
     if (rc) {
         goto out_be;
     }

@@ -4,10 +4,11 @@
 
 #include "kernels/ops.h"
 
-/* "cpu". Variants by name: "avx512", "avx2", "sse2"; the best one of the machine by default.
- * Weights F32, F16, BF16, Q4_0, Q4_1, Q8_0, W4; caches F32, F16; D up to 512.
- * Bits differ between variants (the number of lanes is part of the order of a sum), never within
- * one. One caller at a time: an open backend belongs to one thread. */
+/* "cpu". Variants by name: "avx512vnni", "avx512", "avx2", "sse2"; the best one of the machine by
+ * default. Weights: all that host_supports_weight knows; caches F32, F16, BF16, F8_E4M3; D up to
+ * 512. Bits differ between variants (the number of lanes is part of the order of a sum), never
+ * within one; avx512vnni has those of avx512. One caller at a time: an open backend belongs to one
+ * thread. */
 extern const struct backend_ops backend_cpu;
 
 /* Names of the variants this machine can run, best first; NULL past the last. */

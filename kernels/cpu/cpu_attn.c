@@ -6,7 +6,6 @@
  *    (row, head) has its own order. */
 #include <string.h>
 
-#include "engine/base/err.h"
 #include "kernels/cpu/cpu_int.h"
 #include "kernels/host.h"
 
@@ -26,12 +25,23 @@ struct kv_job {
     const int32_t *slot;
 };
 
-static void kv_store(const struct kv_job *job, void *base, int64_t row, const float *x) {
+static void
+kv_store(const struct kv_job *job, void *base, int64_t row, const float *x, float scale) {
     int32_t dim = job->kv->head_dim;
     if (job->kv->type == DTYPE_F32) {
         memcpy((float *)base + row * dim, x, (size_t)dim * sizeof(float));
-    } else {
+        return;
+    }
+    if (job->kv->type == DTYPE_F16) {
         job->be->kern->to_f16((uint16_t *)base + row * dim, x, dim);
+        return;
+    }
+    for (int32_t d = 0; d < dim; d++) {
+        if (job->kv->type == DTYPE_BF16) {
+            ((uint16_t *)base)[row * dim + d] = f32_to_bf16(x[d]);
+        } else {
+            ((uint8_t *)base)[row * dim + d] = f32_to_f8_e4m3(scale != 0 ? x[d] / scale : x[d]);
+        }
     }
 }
 
@@ -45,8 +55,8 @@ static void kv_range(const void *ctx, int64_t i0, int64_t i1, int32_t thread) {
         int64_t head = i % kv->n_kv_head;
         int64_t block = slot / kv->block_tok;
         int64_t row = (block * kv->n_kv_head + head) * kv->block_tok + slot % kv->block_tok;
-        kv_store(job, kv->k, row, job->k + i * kv->head_dim);
-        kv_store(job, kv->v, row, job->v + i * kv->head_dim);
+        kv_store(job, kv->k, row, job->k + i * kv->head_dim, kv->k_scale);
+        kv_store(job, kv->v, row, job->v + i * kv->head_dim, kv->v_scale);
     }
 }
 
@@ -55,8 +65,9 @@ int cpu_kv_write(struct backend *be,
                  const float *k,
                  const float *v,
                  const struct batch *b) {
-    if (!host_supports_kv(be, kv->type)) {
-        return err_set(ERR_UNSUPPORTED, "KV cache type %d, want F32 or F16", (int)kv->type);
+    int rc = host_check_kv(kv);
+    if (rc) {
+        return rc;
     }
     struct kv_job job = {.be = be, .kv = kv, .k = k, .v = v, .slot = b->slot};
     int64_t chunk = (int64_t)KV_ROWS_PARALLEL * kv->n_kv_head;

@@ -1,7 +1,7 @@
 /* Causal attention over the paged cache.
  *
  * An item is a tile of (row, head) pairs that share a sequence and a kv head, so each cache row
- * that is read (and, for F16, widened) serves all of them:
+ * that is read (and widened, where it is not F32) serves all of them:
  *   1. queries of the tile are packed [pairs, D];
  *   2. scores: register tiles of DOT_T pairs x 4 positions, as in the matrix product;
  *   3. softmax pair by pair;
@@ -55,9 +55,10 @@ VEC_INLINE int32_t pair_lo(const struct attn_tile *a, int32_t i) {
     return window > 0 ? i32_max(0, pair_hi(a, i) - window) : 0;
 }
 
-/* n cache rows from position s, all in one block, as f32 rows ld floats apart. */
-static inline const float *
-cache_rows(const struct attn_tile *a, const void *base, int32_t s, int32_t n, int64_t *ld) {
+/* n rows of one side of the cache from position s, all in one block, as f32 rows ld floats apart.
+ */
+static inline const float *cache_rows(
+    const struct attn_tile *a, const void *base, float scale, int32_t s, int32_t n, int64_t *ld) {
     const struct kv_view *kv = a->job->kv;
     int64_t block = a->table[s / kv->block_tok];
     int64_t row = (block * kv->n_kv_head + a->kv_head) * kv->block_tok + s % kv->block_tok;
@@ -65,9 +66,9 @@ cache_rows(const struct attn_tile *a, const void *base, int32_t s, int32_t n, in
         *ld = kv->head_dim;
         return (const float *)base + row * kv->head_dim;
     }
-    const uint16_t *src = (const uint16_t *)base + row * kv->head_dim;
     for (int32_t i = 0; i < n; i++) {
-        kern_from_f16(a->rows + i * a->ldd, src + (int64_t)i * kv->head_dim, kv->head_dim);
+        kern_widen(kv->type, base, (row + i) * kv->head_dim, kv->head_dim, scale,
+                   a->rows + i * a->ldd);
     }
     *ld = a->ldd;
     return a->rows;
@@ -126,7 +127,7 @@ static inline void attn_scores(const struct attn_tile *a) {
     for (int32_t s = a->lo; s < a->hi;) {
         int32_t n = piece_len(a, s);
         int64_t ldk = 0;
-        const float *k = cache_rows(a, a->job->kv->k, s, n, &ldk);
+        const float *k = cache_rows(a, a->job->kv->k, a->job->kv->k_scale, s, n, &ldk);
         pairs_seeing(a, s, s + n, &first, &last);
         score_piece(a, k, ldk, s, n, first, last);
         s += n;
@@ -269,7 +270,7 @@ static inline void attn_values(const struct attn_tile *a) {
     for (int32_t s = a->lo; s < a->hi;) {
         int32_t n = piece_len(a, s);
         int64_t ldv = 0;
-        const float *v = cache_rows(a, a->job->kv->v, s, n, &ldv);
+        const float *v = cache_rows(a, a->job->kv->v, a->job->kv->v_scale, s, n, &ldv);
         pairs_seeing(a, s, s + n, &first, &last);
         value_piece(a, v, ldv, s, n, first, last);
         s += n;

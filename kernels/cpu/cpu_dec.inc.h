@@ -9,6 +9,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_vec.inc.h"
+#include "kernels/scaled.h"
 
 /* Formats with vector decoders: X(suffix, type, bytes of 32 weights). */
 #define DEC_FORMATS(X)                                                                             \
@@ -18,27 +19,64 @@
     X(q4_0, DTYPE_Q4_0, 18)                                                                        \
     X(q4_1, DTYPE_Q4_1, 20)                                                                        \
     X(q8_0, DTYPE_Q8_0, 34)                                                                        \
-    X(w4, DTYPE_W4, 16)
+    X(w4, DTYPE_W4, 16)                                                                            \
+    X(w8, DTYPE_W8, 32)                                                                            \
+    X(i8, DTYPE_I8, 32)                                                                            \
+    X(f8_e4m3, DTYPE_F8_E4M3, 32)                                                                  \
+    X(f8_e5m2, DTYPE_F8_E5M2, 32)                                                                  \
+    X(f4, DTYPE_F4, 16)
 
-/* Scale and zero point of a W4 group in every lane; unused by the other formats. */
+/* Scale and zero point of a group in every lane; unused by the formats that carry their own. */
 struct dec_group {
     vf scale;
-    vf zero; /* 8 + zero point: what is subtracted from the stored nibble */
+    vf zero;     /* offset of the type + zero point: what is subtracted from the stored number */
+    vf scale_hi; /* F4 alone: the scale of the second 16 of 32 elements */
 };
 
-VEC_INLINE struct dec_group dec_group(const struct wmat *w, int64_t g) {
+/* One E4M3, without a call: exponent and mantissa moved into place, times 2^120, which is exact. */
+VEC_INLINE float dec_e4m3(uint8_t c) {
+    uint32_t u = (uint32_t)(c & 127) << 20;
+    float f;
+    memcpy(&f, &u, sizeof(f));
+    f = f * 0x1p120F;
+    memcpy(&u, &f, sizeof(u));
+    u = ((c & 127) == 127 ? 0x7fc00000U : u) | (uint32_t)(c & 128) << 24;
+    memcpy(&f, &u, sizeof(f));
+    return f;
+}
+
+/* scaled_scale, without a call. */
+VEC_INLINE float dec_scale(const struct wmat *w, int64_t i) {
     const uint8_t *p = w->scale;
-    struct dec_group d;
+    float s;
     if (w->scale_type == DTYPE_F32) {
-        float f;
-        memcpy(&f, p + g * 4, sizeof(f));
-        d.scale = vf_set1(f);
+        memcpy(&s, p + i * 4, sizeof(s));
     } else if (w->scale_type == DTYPE_F16) {
-        d.scale = vf_f16_set1(p + g * 2);
+        s = vf_f16_set1(p + i * 2)[0];
+    } else if (w->scale_type == DTYPE_BF16) {
+        s = vf_bf16_set1(p + i * 2)[0];
     } else {
-        d.scale = vf_bf16_set1(p + g * 2);
+        s = w->scale_type == DTYPE_F8_E4M3 ? dec_e4m3(p[i]) : f8_e8m0_to_f32(p[i]);
     }
-    d.zero = vf_set1((float)(8 + (w->zero ? w->zero[g] : 0)));
+    return w->global != 0 ? s / w->global : s;
+}
+
+/* The group of column c of the row whose first scale is number at. in: dec_whole(w), c of 32 */
+VEC_INLINE struct dec_group
+dec_group(enum dtype type, const struct wmat *w, int64_t at, int32_t c) {
+    struct dec_group d = {0};
+    if (!dtype_is_scaled(type)) {
+        return d;
+    }
+    bool nv = type == DTYPE_F4 && w->group == 16; /* why: a division costs more than a group */
+    int64_t g = at + (nv ? c / 16 : c / w->group);
+    d.scale = vf_set1(dec_scale(w, g));
+    if (type == DTYPE_F4) {
+        int64_t hi = nv ? g + 1 : at + (c + 16) / w->group;
+        d.scale_hi = hi == g ? d.scale : vf_set1(dec_scale(w, hi));
+    } else if (type != DTYPE_F8_E4M3 && type != DTYPE_F8_E5M2) {
+        d.zero = vf_set1((float)(scaled_offset(type) + (w->zero ? w->zero[g] : 0)));
+    }
     return d;
 }
 
@@ -96,14 +134,59 @@ VEC_INLINE void dec_q8(const uint8_t *p, vf scale, vf v[VEC_N32]) {
     }
 }
 
+/* 32 codes of a scaled type as they are stored, unsigned for W4 and W8. in: type a constant */
+VEC_INLINE void dec_codes(enum dtype type, const uint8_t *p, vf v[VEC_N32]) {
+    if (type == DTYPE_I8) {
+        vf_i8x16(p, v);
+        vf_i8x16(p + 16, v + VEC_N16);
+        return;
+    }
+    if (type == DTYPE_W8) {
+        vf_u8x16(p, v);
+        vf_u8x16(p + 16, v + VEC_N16);
+        return;
+    }
+    if (type == DTYPE_F8_E4M3 || type == DTYPE_F8_E5M2) {
+        VEC_UNROLL
+        for (int32_t i = 0; i < VEC_N32; i++) {
+            v[i] = vf_f8(p + i * VEC_W, type == DTYPE_F8_E4M3);
+        }
+        return;
+    }
+    vi n[VEC_N32];
+    vi_pairs(p, n);
+    VEC_UNROLL
+    for (int32_t i = 0; i < VEC_N32; i++) {
+        v[i] = type == DTYPE_F4 ? vf_f4(n[i]) : __builtin_convertvector(n[i] & 15, vf);
+    }
+}
+
+/* 32 weights of a scaled type. */
+VEC_INLINE void
+dec_scaled(enum dtype type, const uint8_t *p, const struct dec_group *g, vf v[VEC_N32]) {
+    if (type == DTYPE_W4) {
+        dec_nibbles(type, p, g->scale, g->zero, v);
+        return;
+    }
+    dec_codes(type, p, v);
+    VEC_UNROLL
+    for (int32_t i = 0; i < VEC_N32; i++) {
+        if (type == DTYPE_I8 || type == DTYPE_W8) {
+            v[i] = (v[i] - g->zero) * g->scale;
+        } else {
+            v[i] = v[i] * (type == DTYPE_F4 && i >= VEC_N16 ? g->scale_hi : g->scale);
+        }
+    }
+}
+
 /* 32 weights at p. in: type a constant, so that one branch is left */
 VEC_INLINE void dec32(enum dtype type, const uint8_t *p, const struct dec_group *g, vf v[VEC_N32]) {
     if (type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16) {
         dec_plain(type, p, v);
         return;
     }
-    if (type == DTYPE_W4) {
-        dec_nibbles(type, p, g->scale, g->zero, v);
+    if (dtype_is_scaled(type)) {
+        dec_scaled(type, p, g, v);
         return;
     }
     vf d;
@@ -118,18 +201,30 @@ VEC_INLINE void dec32(enum dtype type, const uint8_t *p, const struct dec_group 
     }
 }
 
-/* Columns that share a group, for the loops below: k where the format has no groups outside. */
+/* Columns that share a struct dec_group, for the loops below: k where a format has no groups
+ * outside its blocks, 32 where F4 has one scale for each 16. */
 VEC_INLINE int32_t dec_span(enum dtype type, const struct wmat *w) {
-    return type == DTYPE_W4 ? w->group : w->k;
+    if (type == DTYPE_F4 && w->group % 32 != 0) {
+        return 32;
+    }
+    return dtype_is_scaled(type) ? w->group : w->k;
 }
 
-/* Has the format vector decoders, and can every group be cut into whole pieces of 32? Then a row is
- * decoded by vectors alone. */
+VEC_INLINE int64_t dec_first_scale(enum dtype type, const struct wmat *w, int32_t r) {
+    return dtype_is_scaled(type) ? scaled_row(w, r) : 0;
+}
+
+/* Has the format vector decoders, and can every group be cut into whole pieces of 32, or 16 for F4?
+ * Then a row is decoded by vectors alone. */
 VEC_INLINE bool dec_whole(const struct wmat *w) {
 #define DEC_HAS(suffix, type, piece) [(type)] = true,
     static const bool has[DTYPE_N] = {DEC_FORMATS(DEC_HAS)};
 #undef DEC_HAS
-    return has[w->type] && w->k % 32 == 0 && (w->type != DTYPE_W4 || w->group % 32 == 0);
+    if (!has[w->type] || w->k % 32 != 0) {
+        return false;
+    }
+    return !dtype_is_scaled(w->type) ||
+           (!w->g_idx && w->group % (w->type == DTYPE_F4 ? 16 : 32) == 0);
 }
 
 /* Row r to f32. in: dec_whole(w) */
@@ -137,13 +232,11 @@ VEC_INLINE void
 dec_row(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, float *out) {
     const uint8_t *p = (const uint8_t *)w->data + r * w->row_bytes;
     int32_t span = dec_span(type, w);
-    int32_t n_group = w->k / span;
-    for (int32_t g = 0; g < n_group; g++) {
-        struct dec_group group = {0};
-        if (type == DTYPE_W4) {
-            group = dec_group(w, (int64_t)r * n_group + g);
-        }
-        for (int32_t i = 0; i < span; i += 32) {
+    int64_t at = dec_first_scale(type, w, r);
+    for (int32_t c = 0; c < w->k; c += span) {
+        struct dec_group group = dec_group(type, w, at, c);
+        int32_t n = i32_min(span, w->k - c);
+        for (int32_t i = 0; i < n; i += 32) {
             vf v[VEC_N32];
             dec32(type, p, &group, v);
             VEC_UNROLL
@@ -164,27 +257,31 @@ VEC_INLINE void dec_add(enum dtype type,
                         const float *x,
                         const int32_t nr,
                         vf *acc) {
-    const uint8_t *base = (const uint8_t *)w->data + r * w->row_bytes;
+    const uint8_t *p = (const uint8_t *)w->data + r * w->row_bytes;
     int32_t span = dec_span(type, w);
-    int32_t n_group = w->k / span;
-    int64_t at = 0;
-    for (int32_t g = 0; g < n_group; g++) {
+    int64_t at[4] = {0};
+    VEC_UNROLL
+    for (int32_t i = 0; i < nr; i++) {
+        at[i] = dec_first_scale(type, w, r + i);
+    }
+    for (int32_t c = 0; c < w->k; c += span) {
         struct dec_group group[4] = {0};
         VEC_UNROLL
-        for (int32_t i = 0; i < nr && type == DTYPE_W4; i++) {
-            group[i] = dec_group(w, (int64_t)(r + i) * n_group + g);
+        for (int32_t i = 0; i < nr; i++) {
+            group[i] = dec_group(type, w, at[i], c);
         }
-        for (int32_t k = 0; k < span; k += 32) {
+        int32_t n = i32_min(span, w->k - c);
+        for (int32_t k = 0; k < n; k += 32) {
             VEC_UNROLL
             for (int32_t i = 0; i < nr; i++) {
                 vf v[VEC_N32];
-                dec32(type, base + i * w->row_bytes + at, &group[i], v);
+                dec32(type, p + i * w->row_bytes, &group[i], v);
                 VEC_UNROLL
                 for (int32_t j = 0; j < VEC_N32; j++) {
                     acc[i] = vf_fma(vf_load(x + j * VEC_W), v[j], acc[i]);
                 }
             }
-            at += piece;
+            p += piece;
             x += 32;
         }
     }
@@ -200,7 +297,7 @@ dec_dot1(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, const 
 VEC_INLINE v4f
 dec_dot4(enum dtype type, int32_t piece, const struct wmat *w, int32_t r, const float *x) {
     vf acc[4] = {0};
-    if (type == DTYPE_W4 && VEC_W < 16) {
+    if (dtype_is_scaled(type) && VEC_W < 16) {
         /* why: scales and zero points of four rows leave no register for the sums */
         dec_add(type, piece, w, r, x, 2, acc);
         dec_add(type, piece, w, r + 2, x, 2, acc + 2);
@@ -241,11 +338,82 @@ static inline const struct dec_fns *dec_find(enum dtype type) {
     return &table[type];
 }
 
-/* Row r of any supported matrix to f32; odd sizes and formats without vector decoders go through
- * the truth itself. */
+/* Codes of n columns from the start of a row, less the offset of the type, as f32. in: type a
+ * constant of DEC_FORMATS. out: how many were done, the whole pieces */
+VEC_INLINE int32_t
+dec_stored(enum dtype type, int32_t piece, const uint8_t *p, int32_t n, float *out) {
+    float offset = (float)scaled_offset(type);
+    int32_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        vf v[VEC_N32];
+        dec_codes(type, p, v);
+        VEC_UNROLL
+        for (int32_t j = 0; j < VEC_N32; j++) {
+            vf_store(out + i + j * VEC_W, v[j] - offset);
+        }
+        p += piece;
+    }
+    return i;
+}
+
+/* scaled_codes of a whole row. */
+static inline void dec_row_codes(const struct wmat *w, int32_t r, float *out) {
+    const uint8_t *p = (const uint8_t *)w->data + r * w->row_bytes;
+    int32_t done = 0;
+    if (w->type == DTYPE_W4) {
+        done = dec_stored(DTYPE_W4, 16, p, w->k, out);
+    } else if (w->type == DTYPE_W8) {
+        done = dec_stored(DTYPE_W8, 32, p, w->k, out);
+    } else if (w->type == DTYPE_I8) {
+        done = dec_stored(DTYPE_I8, 32, p, w->k, out);
+    } else if (w->type == DTYPE_F4) {
+        done = dec_stored(DTYPE_F4, 16, p, w->k, out);
+    } else if (w->type == DTYPE_F8_E4M3) {
+        done = dec_stored(DTYPE_F8_E4M3, 32, p, w->k, out);
+    } else if (w->type == DTYPE_F8_E5M2) {
+        done = dec_stored(DTYPE_F8_E5M2, 32, p, w->k, out);
+    }
+    if (done < w->k) {
+        scaled_codes(w, r, done, w->k - done, out + done);
+    }
+}
+
+enum { DEC_GROUPS = 512 }; /* scales of a row kept on the stack */
+
+/* Row r of a scaled matrix whose groups are no whole pieces, or in any order: codes first, then
+ * each column's zero point and scale. in: at most DEC_GROUPS groups */
+static inline void dec_mixed_row(const struct wmat *w, int32_t r, float *out) {
+    float scale[DEC_GROUPS];
+    float zero[DEC_GROUPS];
+    int64_t at = scaled_row(w, r);
+    int32_t n_group = scaled_n_group(w);
+    for (int32_t g = 0; g < n_group; g++) {
+        scale[g] = dec_scale(w, at + g);
+        zero[g] = w->zero ? (float)w->zero[at + g] : 0;
+    }
+    dec_row_codes(w, r, out);
+    if (w->g_idx) {
+        for (int32_t c = 0; c < w->k; c++) {
+            out[c] = (out[c] - zero[w->g_idx[c]]) * scale[w->g_idx[c]];
+        }
+        return;
+    }
+    for (int32_t g = 0; g < n_group; g++) {
+        int32_t end = i32_min(w->group, w->k - g * w->group);
+        float *v = out + (int64_t)g * w->group;
+        for (int32_t c = 0; c < end; c++) {
+            v[c] = (v[c] - zero[g]) * scale[g];
+        }
+    }
+}
+
+/* Row r of any supported matrix to f32; odd sizes of blocks and formats without vector decoders go
+ * through the truth itself. */
 static inline void dec_any_row(const struct wmat *w, int32_t r, float *out) {
     if (dec_whole(w)) {
         dec_find(w->type)->row(w, r, out);
+    } else if (dtype_is_scaled(w->type) && scaled_n_group(w) <= DEC_GROUPS) {
+        dec_mixed_row(w, r, out);
     } else {
         ref_decode(w, r, 0, w->k, out);
     }

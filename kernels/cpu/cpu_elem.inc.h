@@ -138,6 +138,34 @@ static inline void kern_from_f16(float *y, const uint16_t *x, int64_t n) {
     }
 }
 
+/* n cache elements from number at, as f32. scale: of F8_E4M3 alone, 0: none */
+static inline void
+kern_widen(enum dtype type, const void *base, int64_t at, int64_t n, float scale, float *y) {
+    if (type == DTYPE_F16) {
+        kern_from_f16(y, (const uint16_t *)base + at, n);
+        return;
+    }
+    int64_t i = 0;
+    if (type == DTYPE_BF16) {
+        const uint16_t *h = (const uint16_t *)base + at;
+        for (; i + VEC_W <= n; i += VEC_W) {
+            vf_store(y + i, vf_bf16((const uint8_t *)(h + i)));
+        }
+        for (; i < n; i++) {
+            y[i] = bf16_to_f32(h[i]);
+        }
+        return;
+    }
+    const uint8_t *c = (const uint8_t *)base + at;
+    float s = scale != 0 ? scale : 1;
+    for (; i + VEC_W <= n; i += VEC_W) {
+        vf_store(y + i, vf_f8(c + i, true) * s);
+    }
+    for (; i < n; i++) {
+        y[i] = f8_e4m3_to_f32(c[i]) * s;
+    }
+}
+
 /* Sum of squares: one accumulator of W lanes, ascending, then the tree. */
 VEC_INLINE float sum_squares(const float *x, int32_t n) {
     vf acc = vf_set1(0);

@@ -33,8 +33,11 @@ static bool has_avx512(void) {
 }
 
 const struct cpu_kern *cpu_isa_at(int32_t i) {
-    const struct cpu_kern *have[3];
+    const struct cpu_kern *have[4];
     int32_t n = 0;
+    if (has_avx512() && __builtin_cpu_supports("avx512vnni")) {
+        have[n++] = &cpu_kern_avx512vnni;
+    }
     if (has_avx512()) {
         have[n++] = &cpu_kern_avx512;
     }

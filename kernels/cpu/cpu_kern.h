@@ -20,6 +20,52 @@ struct cpu_mm {
     int64_t tile_stride; /* floats between decoded rows in the scratch, >= nk */
 };
 
+/* Columns that share scales on both sides of a quantized product, at most CPU_PIECE_MAX. */
+struct cpu_piece {
+    int32_t at;      /* first column in product order */
+    int32_t n;       /* columns, padded */
+    int32_t w_group; /* scale of the weight row */
+    int32_t x_group; /* scale of the input row */
+};
+
+/* How both sides of a quantized product are laid out: columns in product order, each piece padded
+ * with zeros where col is -1. Integer forms are read as 32-bit words of 2 or 4 codes. */
+enum cpu_form {
+    CPU_FORM_F32,  /* codes less zero points as f32; pieces not padded */
+    CPU_FORM_I16,  /* codes less zero points, pieces of whole 4 columns */
+    CPU_FORM_BYTE, /* input: code + 128, unsigned; weight: code, signed, no zero points; as I16 */
+};
+
+struct cpu_plan {
+    const struct wmat *w;
+    enum cpu_form form;
+    int32_t n_piece;
+    int32_t n_col; /* columns in product order, with padding */
+    bool is_plain; /* product order is the stored order, without padding */
+    struct cpu_piece *piece;
+    int32_t *col; /* [n_col] stored column, -1: padding */
+};
+
+/* Input rows in product order. */
+struct cpu_qx {
+    uint8_t *code;   /* rows of stride bytes in plan->form */
+    int64_t stride;  /* whole words, the last filled with zeros */
+    float *scale;    /* [rows, n_group] */
+    int32_t *zero;   /* [rows, n_group] */
+    int32_t n_group; /* of the input */
+};
+
+/* y[t,n] = sum over pieces of (sum of code products) * scales, for the rows of x */
+struct cpu_qmm {
+    const struct cpu_plan *plan;
+    struct cpu_qx x;
+    float *y;          /* [T,N] */
+    const float *bias; /* [N] or NULL */
+    int32_t n_tok;     /* T */
+    bool accumulate;
+    int64_t floats; /* scratch of a thread */
+};
+
 struct cpu_norm {
     float *y;       /* [T,E], may be x */
     const float *x; /* [T,E] */
@@ -63,7 +109,9 @@ struct cpu_act {
 enum {
     CPU_POS_TILE = 16,      /* positions of the cache decoded at once */
     CPU_PAIR_TILE_MAX = 48, /* most (row, head) pairs in a tile */
-    CPU_VEC_FLOATS = 16     /* widest vector; scratch rows are padded to it */
+    CPU_VEC_FLOATS = 16,    /* widest vector; scratch rows are padded to it */
+    CPU_PIECE_MAX = 4096,   /* an integer sum of so many products of 9 bits fits 32 bits */
+    CPU_PIECE_EXACT = 256   /* and of so many is exact in f32 */
 };
 
 /* Floats of attention scratch: scores, packed queries, accumulators, decoded cache rows. */
@@ -78,6 +126,16 @@ struct cpu_kern {
 
     /* Rows n0..n1-1 of w for all T. scratch [tile_rows * tile_stride] */
     void (*matmul)(const struct cpu_mm *job, int32_t n0, int32_t n1, float *scratch);
+    /* Quantizes one row as ref_actq does, with the same bits. code [k], scale, zero [G] */
+    void (*actq)(
+        const struct actq *q, int32_t k, const float *x, float *code, float *scale, int32_t *zero);
+    /* Codes of input row t to plan->form. in: code [k], zero [G] from actq */
+    void (*pack)(const struct cpu_plan *plan, const struct cpu_qx *x, int32_t t, const float *code);
+    /* Rows n0..n1-1 of a quantized product, integer forms and f32. scratch [floats]
+     * in:  n0 a multiple of n_lane, of 4 for CPU_FORM_F32; scratch of at least cpu_qmm_rows and one
+     *      cpu_qmm_strip */
+    void (*qmm)(const struct cpu_qmm *job, int32_t n0, int32_t n1, float *scratch);
+    bool has_bytes; /* qmm takes CPU_FORM_BYTE */
     /* Row r of w as f32, bit-equal to ref_decode. out [nk] */
     void (*decode)(const struct wmat *w, int32_t r, float *out);
     void (*rmsnorm)(const struct cpu_norm *job, int64_t row0, int64_t row1);
@@ -103,5 +161,29 @@ struct cpu_kern {
 extern const struct cpu_kern cpu_kern_sse2;
 extern const struct cpu_kern cpu_kern_avx2;
 extern const struct cpu_kern cpu_kern_avx512;
+extern const struct cpu_kern cpu_kern_avx512vnni;
+
+/* The product of CPU_FORM_BYTE by VNNI, for cpu_kern_avx512vnni. */
+void cpu_qmm_vnni(const struct cpu_qmm *job, int32_t n0, int32_t n1, float *scratch);
+
+/* 32-bit words of a row of integer codes, a whole number of 16 bytes. */
+static inline int64_t cpu_plan_words(const struct cpu_plan *plan) {
+    return i64_div_up(plan->n_col, plan->form == CPU_FORM_BYTE ? 16 : 8) * 4;
+}
+
+/* Floats of scratch qmm needs beside its strips: rows on their way there. */
+static inline int64_t cpu_qmm_rows(const struct cpu_plan *plan) {
+    int64_t stored = i64_div_up(plan->w->k, CPU_VEC_FLOATS) * CPU_VEC_FLOATS;
+    return plan->form == CPU_FORM_F32 ? stored : 4 * cpu_plan_words(plan) + stored;
+}
+
+/* Floats of scratch of one strip: n_lane weight rows, 4 in CPU_FORM_F32, with their scales. */
+static inline int64_t cpu_qmm_strip(const struct cpu_plan *plan, int32_t n_lane) {
+    if (plan->form == CPU_FORM_F32) {
+        int64_t row = i64_div_up(plan->n_col, CPU_VEC_FLOATS) * CPU_VEC_FLOATS;
+        return 4 * (row + i64_div_up(plan->n_piece, 4) * 4);
+    }
+    return n_lane * (cpu_plan_words(plan) + 2 * (int64_t)plan->n_piece);
+}
 
 #endif

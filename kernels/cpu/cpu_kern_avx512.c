@@ -4,3 +4,5 @@
 #define CPU_KERN_TEXT "avx512"
 
 #include "kernels/cpu/cpu_kern.inc.h"
+
+const struct cpu_kern cpu_kern_avx512vnni = CPU_KERN_TABLE("avx512vnni", cpu_qmm_vnni, true);

@@ -54,6 +54,10 @@ int cpu_matmul(struct backend *be,
     if (rc) {
         return rc;
     }
+    if (w->act.type != ACTQ_NONE) {
+        cpu_actq_matmul(be, y, x, w, bias, n_tok, accumulate);
+        return 0;
+    }
     struct mm_job job = {.be = be};
     job.kern = (struct cpu_mm){
         .y = y, .x = x, .w = w, .bias = bias, .n_tok = n_tok, .accumulate = accumulate};

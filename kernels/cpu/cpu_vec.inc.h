@@ -142,6 +142,31 @@ VEC_INLINE void vf_i8x16(const uint8_t *p, vf out[VEC_N16]) {
     out[0] = (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(b));
 }
 
+/* 16 unsigned bytes as floats. */
+VEC_INLINE void vf_u8x16(const uint8_t *p, vf out[VEC_N16]) {
+    __m128i b = _mm_loadu_si128((const void *)p);
+    out[0] = (vf)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(b));
+}
+
+/* W bytes of E4M3 or E5M2. */
+VEC_INLINE vf vf_f8(const uint8_t *p, bool e4m3) {
+    __m256i h = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p));
+    h = _mm256_slli_epi16(h, 8);
+    if (!e4m3) {
+        return (vf)_mm512_cvtph_ps(h);
+    }
+    const __m256i top = _mm256_set1_epi16(0x3f80);
+    h = _mm256_and_si256(_mm256_srai_epi16(h, 1), _mm256_set1_epi16((short)0xbfff));
+    __m256i nan = _mm256_cmpeq_epi16(_mm256_and_si256(h, top), top);
+    h = _mm256_or_si256(h, _mm256_and_si256(nan, _mm256_set1_epi16(0x7c00)));
+    return (vf)_mm512_cvtph_ps(h) * 0x1p8F;
+}
+
+/* acc + the product of two signed 16-bit numbers in each half of a lane, both summed. */
+VEC_INLINE vi vi_madd(vi acc, vi a, vi b) {
+    return acc + (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+}
+
 VEC_INLINE vf vf_f16(const uint8_t *p) {
     return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
 }
@@ -221,6 +246,30 @@ VEC_INLINE void vf_i8x16(const uint8_t *p, vf out[VEC_N16]) {
     __m128i hi = _mm_loadl_epi64((const void *)(p + 8));
     out[0] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(lo));
     out[1] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(hi));
+}
+
+VEC_INLINE void vf_u8x16(const uint8_t *p, vf out[VEC_N16]) {
+    __m128i lo = _mm_loadl_epi64((const void *)p);
+    __m128i hi = _mm_loadl_epi64((const void *)(p + 8));
+    out[0] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(lo));
+    out[1] = (vf)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(hi));
+}
+
+VEC_INLINE vf vf_f8(const uint8_t *p, bool e4m3) {
+    __m128i h = _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)p));
+    h = _mm_slli_epi16(h, 8);
+    if (!e4m3) {
+        return (vf)_mm256_cvtph_ps(h);
+    }
+    const __m128i top = _mm_set1_epi16(0x3f80);
+    h = _mm_and_si128(_mm_srai_epi16(h, 1), _mm_set1_epi16((short)0xbfff));
+    __m128i nan = _mm_cmpeq_epi16(_mm_and_si128(h, top), top);
+    h = _mm_or_si128(h, _mm_and_si128(nan, _mm_set1_epi16(0x7c00)));
+    return (vf)_mm256_cvtph_ps(h) * 0x1p8F;
+}
+
+VEC_INLINE vi vi_madd(vi acc, vi a, vi b) {
+    return acc + (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 }
 
 VEC_INLINE vf vf_f16(const uint8_t *p) {
@@ -311,6 +360,31 @@ VEC_INLINE void vf_i8x16(const uint8_t *p, vf out[VEC_N16]) {
     out[3] = (vf)_mm_cvtepi32_ps(_mm_srai_epi32(_mm_unpackhi_epi16(hi, hi), 16));
 }
 
+VEC_INLINE void vf_u8x16(const uint8_t *p, vf out[VEC_N16]) {
+    vi u[VEC_N16];
+    vi_u8x16(_mm_loadu_si128((const void *)p), u);
+    for (int32_t i = 0; i < VEC_N16; i++) {
+        out[i] = __builtin_convertvector(u[i], vf);
+    }
+}
+
+/* E4M3 by moving exponent and mantissa into place and multiplying by 2^120, which is exact; E5M2 by
+ * 2^112, as the upper byte of an f16. */
+VEC_INLINE vf vf_f8(const uint8_t *p, bool e4m3) {
+    __m128i b = _mm_unpacklo_epi8(_mm_cvtsi32_si128(load_word(p)), _mm_setzero_si128());
+    vi u = (vi)_mm_unpacklo_epi16(b, _mm_setzero_si128());
+    vi mag = u & 0x7f;
+    vi special = e4m3 ? mag == 0x7f : mag >= 0x7c;
+    vf f = e4m3 ? vf_bits(mag << 20) * 0x1p120F : vf_bits(mag << 21) * 0x1p112F;
+    vi top = e4m3 ? vi_set1(0x7fc00000) : (mag << 21) | 0x7f800000;
+    vi bits = (vi_bits(f) & ~special) | (top & special);
+    return vf_bits(bits | (vi)_mm_slli_epi32((__m128i)(u & 0x80), 24));
+}
+
+VEC_INLINE vi vi_madd(vi acc, vi a, vi b) {
+    return acc + (vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
+}
+
 /* Widens by moving exponent and mantissa into place and multiplying by 2^112, which is exact and
  * puts subnormals right; infinity and NaN get the top exponent by hand. */
 VEC_INLINE vf vf_f16(const uint8_t *p) {
@@ -341,6 +415,22 @@ VEC_INLINE v4f vf_sum4(vf a, vf b, vf c, vf d) {
 }
 
 #endif
+
+/* E2M1 codes, one a lane. in: bits above the low four arbitrary */
+VEC_INLINE vf vf_f4(vi n) {
+#if VEC_W == 16
+    const vf value = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6, -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6};
+    return vf_lookup(value, n);
+#else
+    vi mag = n & 7;
+    vi tiny = (0 - (mag & 1)) & 0x3f000000; /* 0 or 1/2, below the normal numbers */
+    vi bits = (mag << 22) + 0x3f000000;
+    vi is_tiny = mag < 2;
+    bits = (bits & ~is_tiny) | (tiny & is_tiny);
+    vi sign = ((n & 8) == 8) & (int32_t)0x80000000;
+    return vf_bits(bits | sign);
+#endif
+}
 
 /* One f16 or bf16 in every lane. */
 VEC_INLINE vf vf_f16_set1(const uint8_t *p) {

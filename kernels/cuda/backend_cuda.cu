@@ -209,8 +209,45 @@ static bool supports_weight(struct backend *be, enum dtype type) {
            type == DTYPE_Q4_1 || type == DTYPE_Q8_0 || type == DTYPE_W4;
 }
 
-static int resident_weight(struct backend *be, const struct wmat *w, struct wmat *dev) {
+static bool supports_kv(struct backend *be, enum dtype type) {
+    (void)be;
+    return type == DTYPE_F32 || type == DTYPE_F16;
+}
+
+/* What decode_at does not know of a matrix whose type it decodes. */
+static int check_weight(struct backend *be, const struct wmat *w) {
     int rc = host_check_weight(w);
+    if (rc) {
+        return rc;
+    }
+    if (!supports_weight(be, w->type)) {
+        return err_set(ERR_UNSUPPORTED, "backend cuda: weight of type %s",
+                       dtype_info(w->type)->name);
+    }
+    const char *what = w->act.type != ACTQ_NONE                      ? "a quantized input"
+                       : w->g_idx                                    ? "act-order"
+                       : w->row_group != 0                           ? "scales by row group"
+                       : w->global != 0                              ? "a global scale"
+                       : w->type == DTYPE_W4 && w->k % w->group != 0 ? "a short last group"
+                                                                     : NULL;
+    return what ? err_set(ERR_UNSUPPORTED, "backend cuda: %s weight with %s",
+                          dtype_info(w->type)->name, what)
+                : 0;
+}
+
+static int check_kv(struct backend *be, const struct kv_view *kv) {
+    int rc = host_check_kv(kv);
+    if (rc) {
+        return rc;
+    }
+    return supports_kv(be, kv->type)
+               ? 0
+               : err_set(ERR_UNSUPPORTED, "backend cuda: KV cache of type %s, want F32 or F16",
+                         dtype_info(kv->type)->name);
+}
+
+static int resident_weight(struct backend *be, const struct wmat *w, struct wmat *dev) {
+    int rc = check_weight(be, w);
     *dev = *w;
     rc = rc ? rc : resident(be, w->data, w->n * w->row_bytes, &dev->data);
     if (!rc && w->type == DTYPE_W4) {
@@ -293,17 +330,22 @@ static int kv_write(struct backend *be,
                     const float *k,
                     const float *v,
                     const struct batch *b) {
-    int rc = send(be, be->tok, b->slot, b->n_tok);
+    int rc = check_kv(be, kv);
+    rc = rc ? rc : send(be, be->tok, b->slot, b->n_tok);
     return rc ? rc : cuda_kv_write(be->stream, kv, k, v, be->tok, b->n_tok);
 }
 
 static int kv_copy(struct backend *be, const struct kv_view *kv, int32_t src, int32_t dst) {
+    int rc = check_kv(be, kv);
+    if (rc) {
+        return rc;
+    }
     int64_t bytes =
         (int64_t)kv->n_kv_head * kv->block_tok * kv->head_dim * dtype_info(kv->type)->block_bytes;
     char *k = (char *)kv->k;
     char *v = (char *)kv->v;
-    int rc = CUDA_CHECK(cudaMemcpyAsync(k + dst * bytes, k + src * bytes, (size_t)bytes,
-                                        cudaMemcpyDefault, be->stream));
+    rc = CUDA_CHECK(cudaMemcpyAsync(k + dst * bytes, k + src * bytes, (size_t)bytes,
+                                    cudaMemcpyDefault, be->stream));
     return rc ? rc
               : CUDA_CHECK(cudaMemcpyAsync(v + dst * bytes, v + src * bytes, (size_t)bytes,
                                            cudaMemcpyDefault, be->stream));
@@ -336,6 +378,7 @@ static int attn(struct backend *be,
         rc = err_set(ERR_UNSUPPORTED, "backend cuda: context of %d, at most %lld on this card",
                      be->opts.ctx_max, (long long)most);
     }
+    rc = rc ? rc : check_kv(be, kv);
     for (int32_t i = 0; i < b->n_seq && !rc; i++) {
         for (int32_t t = b->seq_start[i]; t < b->seq_start[i + 1]; t++) {
             be->host_seq[t] = i;

@@ -1,7 +1,8 @@
 /* The reference backend: opening, closing and the table of its ops.
  *
  * 1. One thread; every sum in double in ascending order; one rounding per result.
- * 2. Workspace is one decoded weight row and one row of scores, sized by open. */
+ * 2. Workspace is one decoded weight row, one row of scores, and a few quantized input rows, sized
+ *    by open. */
 #include "kernels/ref/backend_ref.h"
 
 #include "engine/base/err.h"
@@ -15,6 +16,9 @@ static void ref_close(struct backend *be) {
     }
     mem_free(be->row);
     mem_free(be->score);
+    mem_free(be->wide);
+    mem_free(be->act_scale);
+    mem_free(be->act_zero);
     mem_free(be);
 }
 
@@ -30,7 +34,10 @@ static int ref_open(const struct backend_opts *opts, struct backend **out) {
     be->opts = *opts;
     be->row = mem_array(MEM_KERNEL, opts->k_max, (int64_t)sizeof(float));
     be->score = mem_array(MEM_KERNEL, opts->ctx_max, (int64_t)sizeof(double));
-    if (!be->row || !be->score) {
+    be->wide = mem_array(MEM_KERNEL, opts->k_max, (REF_ACT_ROWS + 1) * (int64_t)sizeof(double));
+    be->act_scale = mem_array(MEM_KERNEL, opts->k_max, (int64_t)sizeof(float));
+    be->act_zero = mem_array(MEM_KERNEL, opts->k_max, (int64_t)sizeof(int32_t));
+    if (!be->row || !be->score || !be->wide || !be->act_scale || !be->act_zero) {
         ref_close(be);
         return ERR_NOMEM;
     }

@@ -4,13 +4,13 @@
  * For row t at position p and head h, over s = max(0, p - window + 1) .. p:
  *   a_s = scale * q.k_s, or softcap * tanh(that / softcap);  m = max a_s;  e_s = exp(a_s - m)
  *   y = sum_s e_s v_s / sum_s e_s
- * in double, s ascending, one rounding. A NaN score makes the row NaN.
+ * in double, s ascending, one rounding. A NaN score makes the row NaN. A value of an F8_E4M3 cache
+ * is code * scale in f32, a code E4M3(value / scale).
  * src: Vaswani et al., "Attention Is All You Need", 2017, eq. 1; soft cap: Gemma 2 report, 2024,
  * section 2; blocks: Kwon et al., "PagedAttention", 2023. */
 #include <math.h>
 #include <string.h>
 
-#include "engine/base/err.h"
 #include "kernels/host.h"
 #include "kernels/ref/ref_int.h"
 
@@ -20,19 +20,34 @@ static int64_t element(const struct kv_view *kv, int64_t slot, int32_t head) {
     return ((block * kv->n_kv_head + head) * kv->block_tok + offset) * kv->head_dim;
 }
 
-static double load(const struct kv_view *kv, const void *base, int64_t i) {
+/* One side of the cache. */
+struct side {
+    void *base;
+    float scale; /* 0: none */
+};
+
+static double load(const struct kv_view *kv, struct side side, int64_t i) {
     if (kv->type == DTYPE_F32) {
-        return (double)((const float *)base)[i];
+        return (double)((const float *)side.base)[i];
     }
-    return (double)f16_to_f32(((const uint16_t *)base)[i]);
+    if (kv->type == DTYPE_F8_E4M3) {
+        float f = f8_e4m3_to_f32(((const uint8_t *)side.base)[i]);
+        return (double)(side.scale != 0 ? f * side.scale : f);
+    }
+    uint16_t h = ((const uint16_t *)side.base)[i];
+    return (double)(kv->type == DTYPE_F16 ? f16_to_f32(h) : bf16_to_f32(h));
 }
 
-static void store(const struct kv_view *kv, void *base, int64_t i, const float *x) {
+static void store(const struct kv_view *kv, struct side side, int64_t i, const float *x) {
     for (int32_t d = 0; d < kv->head_dim; d++) {
         if (kv->type == DTYPE_F32) {
-            ((float *)base)[i + d] = x[d];
+            ((float *)side.base)[i + d] = x[d];
+        } else if (kv->type == DTYPE_F8_E4M3) {
+            float f = side.scale != 0 ? x[d] / side.scale : x[d];
+            ((uint8_t *)side.base)[i + d] = f32_to_f8_e4m3(f);
         } else {
-            ((uint16_t *)base)[i + d] = f32_to_f16(x[d]);
+            uint16_t *h = (uint16_t *)side.base + i + d;
+            *h = kv->type == DTYPE_F16 ? f32_to_f16(x[d]) : f32_to_bf16(x[d]);
         }
     }
 }
@@ -43,15 +58,16 @@ int ref_kv_write(struct backend *be,
                  const float *v,
                  const struct batch *b) {
     (void)be;
-    if (!host_supports_kv(be, kv->type)) {
-        return err_set(ERR_UNSUPPORTED, "KV cache type %d, want F32 or F16", (int)kv->type);
+    int rc = host_check_kv(kv);
+    if (rc) {
+        return rc;
     }
     for (int32_t t = 0; t < b->n_tok; t++) {
         for (int32_t h = 0; h < kv->n_kv_head; h++) {
             int64_t in = ((int64_t)t * kv->n_kv_head + h) * kv->head_dim;
             int64_t out = element(kv, b->slot[t], h);
-            store(kv, kv->k, out, k + in);
-            store(kv, kv->v, out, v + in);
+            store(kv, (struct side){kv->k, kv->k_scale}, out, k + in);
+            store(kv, (struct side){kv->v, kv->v_scale}, out, v + in);
         }
     }
     return 0;
@@ -76,7 +92,7 @@ static double score(const struct head *h, const float *q, int32_t s) {
     int64_t at = place(h, s);
     double sum = 0;
     for (int32_t d = 0; d < h->kv->head_dim; d++) {
-        sum += (double)q[d] * load(h->kv, h->kv->k, at + d);
+        sum += (double)q[d] * load(h->kv, (struct side){h->kv->k, h->kv->k_scale}, at + d);
     }
     sum *= (double)h->args->scale;
     double cap = (double)h->args->softcap;
@@ -96,7 +112,7 @@ static void attend(const struct head *h, const float *q, float *y, double *e) {
         int64_t at = place(h, s);
         total += p;
         for (int32_t d = 0; d < h->kv->head_dim; d++) {
-            acc[d] += p * load(h->kv, h->kv->v, at + d);
+            acc[d] += p * load(h->kv, (struct side){h->kv->v, h->kv->v_scale}, at + d);
         }
     }
     for (int32_t d = 0; d < h->kv->head_dim; d++) {

@@ -4,7 +4,7 @@
  * rounded, in the order of the formats' own readers:
  *   Q4_0, Q8_0  f32(q) * f32(d)
  *   Q4_1        f32(q) * f32(d), rounded, then + f32(m)
- *   W4          f32(q - zero) * f32(scale)
+ *   scaled      (f32(q) - f32(zero)) * s, the difference exact; s = f32(scale), / global
  *   F64         f32(w)
  * The other block formats are in ref_blocks.c.
  * This file is compiled with contraction off; a fused multiply-add would give other bits.
@@ -16,6 +16,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/ref/ref_blocks.h"
+#include "kernels/scaled.h"
 
 static uint16_t load_u16(const uint8_t *p) {
     return (uint16_t)(p[0] | (uint16_t)(p[1] << 8));
@@ -92,25 +93,20 @@ decode_q8_0(const struct wmat *w, const uint8_t *row, int32_t k0, int32_t n, flo
     }
 }
 
-static float load_scale(const struct wmat *w, int64_t i) {
-    const uint8_t *p = w->scale;
-    if (w->scale_type == DTYPE_F32) {
-        float f;
-        memcpy(&f, p + i * 4, sizeof(f));
-        return f;
-    }
-    uint16_t h = load_u16(p + i * 2);
-    return w->scale_type == DTYPE_F16 ? f16_to_f32(h) : bf16_to_f32(h);
-}
-
-static void decode_w4(const struct wmat *w, const uint8_t *row, int32_t k0, int32_t n, float *out) {
-    int64_t r = (row - (const uint8_t *)w->data) / w->row_bytes;
+static void decode_scaled(const struct wmat *w, int32_t r, int32_t k0, int32_t n, float *out) {
+    int64_t at = scaled_row(w, r);
+    int32_t seen = -1;
+    float scale = 0;
+    float zero = 0;
+    scaled_codes(w, r, k0, n, out);
     for (int32_t i = 0; i < n; i++) {
-        int32_t k = k0 + i;
-        int64_t g = r * (w->k / w->group) + k / w->group;
-        int q = ((row[k / 2] >> (4 * (k % 2))) & 15) - 8;
-        int zero = w->zero ? w->zero[g] : 0;
-        out[i] = (float)(q - zero) * load_scale(w, g);
+        int32_t g = scaled_group(w, k0 + i);
+        if (g != seen) {
+            scale = scaled_scale(w, at + g);
+            zero = w->zero ? (float)w->zero[at + g] : 0;
+            seen = g;
+        }
+        out[i] = (out[i] - zero) * scale;
     }
 }
 
@@ -119,9 +115,13 @@ void ref_decode(const struct wmat *w, int32_t r, int32_t k0, int32_t n, float *o
     static decode_fn *const table[DTYPE_N] = {
         [DTYPE_F32] = decode_f32,   [DTYPE_F16] = decode_f16,   [DTYPE_BF16] = decode_bf16,
         [DTYPE_Q4_0] = decode_q4_0, [DTYPE_Q4_1] = decode_q4_1, [DTYPE_Q8_0] = decode_q8_0,
-        [DTYPE_W4] = decode_w4,     [DTYPE_F64] = decode_f64,
+        [DTYPE_F64] = decode_f64,
     };
     const uint8_t *row = (const uint8_t *)w->data + r * w->row_bytes;
+    if (dtype_is_scaled(w->type)) {
+        decode_scaled(w, r, k0, n, out);
+        return;
+    }
     if (table[w->type]) {
         table[w->type](w, row, k0, n, out);
         return;

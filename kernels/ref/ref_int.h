@@ -4,11 +4,26 @@
 
 #include "kernels/ops.h"
 
+enum { REF_ACT_ROWS = 8 }; /* input rows quantized at once */
+
 struct backend {
     struct backend_opts opts;
-    float *row;    /* own, [k_max] one decoded weight row */
-    double *score; /* own, [ctx_max] scores of one (row, head) */
+    float *row;        /* own, [k_max] one decoded weight row, or codes of a row */
+    double *score;     /* own, [ctx_max] scores of one (row, head) */
+    double *wide;      /* own, [REF_ACT_ROWS + 1, k_max] quantized input rows, one weight row */
+    float *act_scale;  /* own, [k_max] */
+    int32_t *act_zero; /* own, [k_max] */
 };
+
+/* The product with a quantized input, w->act.type not ACTQ_NONE; else as matmul of struct
+ * backend_ops. in: host_check_weight(w), w->k at most k_max */
+void ref_actq_matmul(struct backend *be,
+                     float *y,
+                     const float *x,
+                     const struct wmat *w,
+                     const float *bias,
+                     int32_t n_tok,
+                     bool accumulate);
 
 int ref_embed(struct backend *be,
               float *y,

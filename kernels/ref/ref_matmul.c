@@ -2,7 +2,7 @@
  *
  * y[t,n] = f32( sum_k f64(x[t,k]) * f64(w[n,k]) + bias[n] + y[t,n] ), the sum in double, k
  * ascending, one rounding at the end; bias and old y only where asked for. Weight rows are decoded
- * by ref_decode, one at a time. */
+ * by ref_decode, one at a time. A quantized input goes its own way (ref_actq.c). */
 #include "engine/base/err.h"
 #include "kernels/backend.h"
 #include "kernels/host.h"
@@ -29,6 +29,10 @@ int ref_matmul(struct backend *be,
     }
     if (w->k > be->opts.k_max) {
         return err_set(ERR_RANGE, "weight with %d columns, opened for %d", w->k, be->opts.k_max);
+    }
+    if (w->act.type != ACTQ_NONE) {
+        ref_actq_matmul(be, y, x, w, bias, n_tok, accumulate);
+        return 0;
     }
     for (int32_t n = 0; n < w->n; n++) {
         ref_decode(w, n, 0, w->k, be->row);

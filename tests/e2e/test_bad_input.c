@@ -120,12 +120,18 @@ static void test_bad_checkpoint_gguf(void **state) {
 
 static void test_bad_architecture(void **state) {
     (void)state;
+    struct cli_result r;
     copy_model("other");
     tiny_file(dir, "other/config.json",
               "{\"architectures\": [\"MambaForCausalLM\"], \"model_type\": \"mamba\", "
               "\"hidden_size\": 64, \"vocab_size\": 384}");
-    cli_says(dir, 3, "mamba", "inspect other");
-    cli_says(dir, 3, "llama", "inspect other"); /* what is known */
+    cli_line(dir, 0, &r, "inspect other"); /* it is listed all the same */
+    assert_non_null(strstr(buf_cstr(&r.out),
+                           "not read             family: other/config.json: architecture "
+                           "\"mamba\" is not known; known are llama"));
+    assert_non_null(strstr(buf_cstr(&r.out), "3 x self_attn.q_proj: BF16"));
+    cli_fini(&r);
+    cli_says(dir, 3, "mamba", "plan other");
     cli_says(dir, 3, "qwen3", "generate other --ids good.json");
 }
 

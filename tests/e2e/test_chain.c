@@ -448,16 +448,35 @@ static void test_chain_inspect_and_plan(void **state) {
                                        "tied:b",
                                        "weight_bytes:i",
                                        "bits_per_weight:r",
+                                       "bits_per_weight_inside:r",
+                                       "note:S",
+                                       "modules:a",
+                                       "kv_cache:O",
+                                       "bytes_by_dtype:o",
+                                       "refusals:a",
+                                       "tokenizer:s",
+                                       "chat_template:o",
                                        "tensors:a",
                                        "tokenizer_vocab:i",
                                        "tokenizer_error:S",
                                        "chat_template_error:S"};
-    static const char *const plan_keys[] = {"family:s", "parameters:i", "weight_bytes:i",
-                                            "kv_bytes_per_token:i", "sequences_that_fit:i"};
+    static const char *const plan_keys[] = {"family:s",
+                                            "weights:s",
+                                            "kv:s",
+                                            "parameters:i",
+                                            "weight_bytes:i",
+                                            "kv_bytes_per_token:i",
+                                            "kv_bytes_in_windows:i",
+                                            "sequences_that_fit:i"};
     json_t *j = ask_json("inspect gptq --json --tensors");
     check_keys(j, keys, ARRAY_LEN(keys));
     assert_int_equal(json_integer_value(json_object_get(j, "layers")), 3);
     assert_int_equal(json_integer_value(json_object_get(j, "vocab")), TINY_VOCAB);
+    const json_t *one = json_array_get(json_object_get(j, "modules"), 2);
+    assert_string_equal(json_string_value(json_object_get(one, "modules")), "mlp.down_proj");
+    assert_int_equal(json_integer_value(json_object_get(one, "count")), 3);
+    assert_non_null(strstr(json_string_value(json_object_get(one, "scheme")), "pack-quantized"));
+    assert_int_equal(json_array_size(json_object_get(j, "refusals")), 0);
     json_decref(j);
     j = ask_json("plan llama --memory 1MiB --ctx 128 --json");
     check_keys(j, plan_keys, ARRAY_LEN(plan_keys));

@@ -1,5 +1,5 @@
-/* Loading and opening a mixture of experts while memory or the map fails: a listed error, no leak.
- */
+/* Loading and opening mixtures of experts and quantized folders while memory or the map fails: a
+ * listed error, no leak. */
 #include "tests/support/support.h"
 
 #include "engine/run/engine.h"
@@ -36,8 +36,26 @@ static void test_experts_fault_two_rotary_tables(void **state) {
     each_point("models/gemma3");
 }
 
+static void test_experts_fault_quantized_experts(void **state) {
+    (void)state;
+    each_point("quant/qwen3_moe__rtn_w4a16_g16_asym");
+}
+
+static void test_experts_fault_mixed_schemes_and_rules(void **state) {
+    (void)state;
+    each_point("quant/llama__rtn_mixed_w8_fp8_w4");
+}
+
+static void test_experts_fault_repacked(void **state) {
+    (void)state;
+    each_point("quant/gptq_v1_w4_g32_asym_desc_act");
+    each_point("quant/awq_gemm_w4_g32");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(test_experts_fault_folder),
-                                       TEST(test_experts_fault_two_rotary_tables)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_experts_fault_folder), TEST(test_experts_fault_two_rotary_tables),
+        TEST(test_experts_fault_quantized_experts),
+        TEST(test_experts_fault_mixed_schemes_and_rules), TEST(test_experts_fault_repacked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

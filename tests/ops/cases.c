@@ -1,4 +1,4 @@
-/* The table of op cases, their random inputs, and how a case runs on any backend.
+/* The random inputs of an op case, and how a case runs on any backend.
  *
  * 1. A case depends on (case, seed) alone. Inputs go through buf_alloc and copy_in, so a backend
  *    with memory of its own runs the same cases.
@@ -8,190 +8,11 @@
 #include "tests/ops/cases.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
-#include "tests/support/tol.h"
-
-struct list {
-    struct op_case *dst;
-    int32_t n;
-};
-
-static void put(struct list *l, const struct op_case *c) {
-    if (l->n < CASES_MAX) {
-        l->dst[l->n++] = *c;
-    }
-}
-
-static void put_matmul(struct list *l, const struct op_case *format) {
-    static const int32_t ks[] = {16, 64, 72, 160, 576, 1536};
-    static const int32_t ns[] = {1, 3, 5, 384};
-    static const int32_t ts[] = {1, 2, 3, 7, 16, 33};
-    /* why: these are decoded without vectors, and the cases are to stay quick */
-    bool scalar =
-        format->type == DTYPE_F64 || (format->type >= DTYPE_Q5_0 && format->type <= DTYPE_MXFP4);
-    for (int32_t i = 0; i < ARRAY_LEN(ks) * ARRAY_LEN(ns) * ARRAY_LEN(ts); i++) {
-        struct op_case c = *format;
-        c.op = CASE_MATMUL;
-        c.n_tok = ts[i % ARRAY_LEN(ts)];
-        c.n = ns[i / ARRAY_LEN(ts) % ARRAY_LEN(ns)];
-        c.n = scalar ? i32_min(c.n, 96) : c.n;
-        c.k = ks[i / ARRAY_LEN(ts) / ARRAY_LEN(ns)];
-        c.bias = i % 3 == 1;
-        c.accumulate = i % 4 == 2;
-        c.group = c.type == DTYPE_W4 && c.group == 0 ? c.k : c.group;
-        bool fits = c.type == DTYPE_W4 ? c.k % c.group == 0 : dtype_row_bytes(c.type, c.k) > 0;
-        if (fits) {
-            put(l, &c);
-        }
-    }
-}
-
-static void put_formats(struct list *l) {
-    static const struct op_case formats[] = {
-        {.type = DTYPE_F32},
-        {.type = DTYPE_F16},
-        {.type = DTYPE_BF16},
-        {.type = DTYPE_Q4_0},
-        {.type = DTYPE_Q4_1},
-        {.type = DTYPE_Q8_0},
-        {.type = DTYPE_F64},
-        {.type = DTYPE_Q5_0},
-        {.type = DTYPE_Q5_1},
-        {.type = DTYPE_Q2_K},
-        {.type = DTYPE_Q3_K},
-        {.type = DTYPE_Q4_K},
-        {.type = DTYPE_Q5_K},
-        {.type = DTYPE_Q6_K},
-        {.type = DTYPE_Q8_K},
-        {.type = DTYPE_IQ4_NL},
-        {.type = DTYPE_IQ4_XS},
-        {.type = DTYPE_TQ1_0},
-        {.type = DTYPE_TQ2_0},
-        {.type = DTYPE_MXFP4},
-        {.type = DTYPE_NVFP4},
-        {.type = DTYPE_Q8_1},
-        {.type = DTYPE_IQ1_S},
-        {.type = DTYPE_IQ1_M},
-        {.type = DTYPE_IQ2_XXS},
-        {.type = DTYPE_IQ2_XS},
-        {.type = DTYPE_IQ2_S},
-        {.type = DTYPE_IQ3_XXS},
-        {.type = DTYPE_IQ3_S},
-        {.type = DTYPE_W4, .group = 32, .scale_type = DTYPE_BF16},
-        {.type = DTYPE_W4, .group = 64, .scale_type = DTYPE_F16, .zero = true},
-        {.type = DTYPE_W4, .group = 0, .scale_type = DTYPE_F32},
-        {.type = DTYPE_W4, .group = 8, .scale_type = DTYPE_F16},
-    };
-    for (int32_t i = 0; i < ARRAY_LEN(formats); i++) {
-        put_matmul(l, &formats[i]);
-    }
-    for (int32_t i = 0; i < ARRAY_LEN(formats) - 1; i++) {
-        struct op_case c = formats[i];
-        c.op = CASE_EMBED;
-        c.n_tok = 9;
-        c.n = 20;
-        c.k = 768;
-        c.group = c.type == DTYPE_W4 && c.group == 0 ? c.k : c.group;
-        put(l, &c);
-    }
-}
-
-static void put_attn(struct list *l,
-                     enum case_op op,
-                     int32_t dim,
-                     int32_t heads,
-                     int32_t kv_heads,
-                     enum dtype type) {
-    static const struct op_case layouts[] = {
-        {.n_seq = 1, .rows = {1}, .len = {1}, .block_tok = 16},
-        {.n_seq = 1, .rows = {1}, .len = {203}, .block_tok = 16},
-        {.n_seq = 1, .rows = {33}, .len = {33}, .block_tok = 16},
-        {.n_seq = 1, .rows = {50}, .len = {177}, .block_tok = 16, .window = 24},
-        {.n_seq = 4, .rows = {1, 1, 7, 17}, .len = {40, 1, 7, 90}, .block_tok = 4},
-        {.n_seq = 3, .rows = {1, 2, 12}, .len = {65, 30, 70}, .block_tok = 32, .softcap = 2},
-        {.n_seq = 2, .rows = {5, 6}, .len = {5, 50}, .block_tok = 5, .window = 3},
-    };
-    for (int32_t i = 0; i < ARRAY_LEN(layouts); i++) {
-        struct op_case c = layouts[i];
-        c.op = op;
-        c.head_dim = dim;
-        c.n_head = heads;
-        c.n_kv_head = kv_heads;
-        c.type = type;
-        for (int32_t s = 0; s < c.n_seq; s++) {
-            c.n_tok += c.rows[s];
-        }
-        put(l, &c);
-    }
-}
-
-static void put_heads(struct list *l) {
-    static const int32_t dims[] = {8, 16, 32, 64, 128, 80};
-    static const int32_t heads[][2] = {{4, 4}, {9, 3}, {8, 1}};
-    for (int32_t i = 0; i < ARRAY_LEN(dims) * ARRAY_LEN(heads); i++) {
-        int32_t dim = dims[i / ARRAY_LEN(heads)];
-        const int32_t *h = heads[i % ARRAY_LEN(heads)];
-        put_attn(l, CASE_ATTN, dim, h[0], h[1], DTYPE_F32);
-        put_attn(l, CASE_ATTN, dim, h[0], h[1], DTYPE_F16);
-        put_attn(l, CASE_KV_WRITE, dim, h[0], h[1], i % 2 ? DTYPE_F16 : DTYPE_F32);
-        struct op_case rope = {.op = CASE_NORM_ROPE, .n_tok = 13, .n_head = h[0], .head_dim = dim};
-        put(l, &rope);
-        rope.norm = true;
-        put(l, &rope);
-        rope.n_tok = 200;
-        put(l, &rope);
-    }
-}
-
-static void put_rows(struct list *l) {
-    static const int32_t ks[] = {1, 16, 72, 576, 1536};
-    static const int32_t ts[] = {1, 7, 40};
-    for (int32_t i = 0; i < ARRAY_LEN(ks) * ARRAY_LEN(ts); i++) {
-        struct op_case c = {.n_tok = ts[i % ARRAY_LEN(ts)], .k = ks[i / ARRAY_LEN(ts)]};
-        static const enum case_op ops[] = {CASE_RMSNORM, CASE_ADD, CASE_GATHER, CASE_SOFTCAP,
-                                           CASE_ACT_MUL};
-        for (int32_t j = 0; j < ARRAY_LEN(ops); j++) {
-            c.op = ops[j];
-            put(l, &c);
-        }
-        c.act = ACT_GELU_TANH;
-        put(l, &c);
-    }
-}
-
-int32_t cases_all(struct op_case *dst) {
-    struct list l = {.dst = dst};
-    put_formats(&l);
-    put_heads(&l);
-    put_rows(&l);
-    return l.n;
-}
-
-char *case_name(const struct op_case *c, char dst[160]) {
-    static const char *const names[CASE_N] = {"matmul",   "embed",  "rmsnorm", "norm_rope",
-                                              "kv_write", "attn",   "act_mul", "add",
-                                              "gather",   "softcap"};
-    bool heads = c->op == CASE_ATTN || c->op == CASE_KV_WRITE || c->op == CASE_NORM_ROPE;
-    if (heads) {
-        snprintf(dst, 160, "%s T=%d B=%d S=%d H=%d K=%d D=%d P=%d %s%s window %d cap %g",
-                 names[c->op], c->n_tok, c->n_seq, c->len[0], c->n_head, c->n_kv_head, c->head_dim,
-                 c->block_tok, dtype_info(c->type)->name, c->norm ? " norm" : "", c->window,
-                 (double)c->softcap);
-    } else if (c->op == CASE_MATMUL || c->op == CASE_EMBED) {
-        snprintf(dst, 160, "%s T=%d n=%d k=%d %s group %d %s%s%s%s", names[c->op], c->n_tok, c->n,
-                 c->k, dtype_info(c->type)->name, c->group,
-                 c->type == DTYPE_W4 ? dtype_info(c->scale_type)->name : "", c->zero ? " zero" : "",
-                 c->bias ? " bias" : "", c->accumulate ? " accumulate" : "");
-    } else {
-        snprintf(dst, 160, "%s T=%d k=%d act %d", names[c->op], c->n_tok, c->k, (int)c->act);
-    }
-    return dst;
-}
 
 /* A random number of mean 0 and deviation 1 in -3..3. why: three uniform numbers out of one draw
  * are near enough to a bell, and the cases draw many millions */
@@ -273,26 +94,62 @@ static void fill_row(struct rng *r, enum dtype type, uint8_t *p, int32_t k) {
     }
 }
 
+/* Codes of one row of a scaled type: any bits, but for fp8, where those of a bell. */
+static void fill_codes(struct rng *r, enum dtype type, uint8_t *p, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (type == DTYPE_F8_E4M3) {
+            p[i] = f32_to_f8_e4m3((float)(bell(r) * 60));
+        } else if (type == DTYPE_F8_E5M2) {
+            p[i] = (uint8_t)(f32_to_f16((float)(bell(r) * 60)) >> 8);
+        } else {
+            p[i] = (uint8_t)(rng_u64(r) >> 32);
+        }
+    }
+}
+
+/* One scale that brings weights of the type to about 0.1. */
+static void fill_scale(struct rng *r, const struct op_case *c, uint8_t *p) {
+    static const double code_size[DTYPE_N] = {
+        [DTYPE_W2] = 1,   [DTYPE_W3] = 2,       [DTYPE_W4] = 5,      [DTYPE_W5] = 9,
+        [DTYPE_W6] = 18,  [DTYPE_W7] = 37,      [DTYPE_W8] = 74,     [DTYPE_I8] = 74,
+        [DTYPE_F4] = 2.5, [DTYPE_F8_E4M3] = 60, [DTYPE_F8_E5M2] = 60};
+    float f = (float)(bell(r) * 0.1 / code_size[c->type] * (c->global > 0 ? (double)c->global : 1));
+    if (c->scale_type == DTYPE_F32) {
+        memcpy(p, &f, sizeof(f));
+    } else if (c->scale_type == DTYPE_F8_E4M3) {
+        *p = f32_to_f8_e4m3(f);
+    } else if (c->scale_type == DTYPE_F8_E8M0) {
+        *p = (uint8_t)(f32_to_bf16(fabsf(f)) >> 7);
+    } else {
+        put_half(p, c->scale_type, f);
+    }
+}
+
 static int make_scales(const struct op_case *c, struct rng *r, struct case_data *d) {
-    int64_t n = (int64_t)c->n * (c->k / c->group);
-    d->scale = mem_array(MEM_TEST, n, 4);
+    int64_t n_group = i64_div_up(c->k, c->group);
+    int64_t n = (c->row_group ? i64_div_up(c->n, c->row_group) : c->n) * n_group;
+    int32_t bytes = dtype_info(c->scale_type)->block_bytes;
+    d->scale = mem_array(MEM_TEST, n, bytes);
     d->zero = mem_calloc(MEM_TEST, n);
-    if (!d->scale || !d->zero) {
+    d->g_idx = mem_array(MEM_TEST, c->k, (int64_t)sizeof(int32_t));
+    if (!d->scale || !d->zero || !d->g_idx) {
         return ERR_NOMEM;
     }
     for (int64_t i = 0; i < n; i++) {
-        float f = (float)(bell(r) * 0.02);
-        if (c->scale_type == DTYPE_F32) {
-            memcpy(d->scale + i * 4, &f, sizeof(f));
-        } else {
-            put_half(d->scale + i * 2, c->scale_type, f);
-        }
+        fill_scale(r, c, d->scale + i * bytes);
         d->zero[i] = (int8_t)(rng_below(r, 16) - 8);
+    }
+    for (int32_t i = 0; i < c->k; i++) {
+        d->g_idx[i] = (int32_t)rng_below(r, n_group);
     }
     d->mat.scale = d->scale;
     d->mat.scale_type = c->scale_type;
     d->mat.zero = c->zero ? d->zero : NULL;
     d->mat.group = c->group;
+    d->mat.row_group = c->row_group;
+    d->mat.global = c->global;
+    d->mat.g_idx = c->order ? d->g_idx : NULL;
+    d->mat.act = c->input;
     return 0;
 }
 
@@ -305,11 +162,15 @@ static int make_weight(const struct op_case *c, struct rng *r, struct case_data 
         return ERR_NOMEM;
     }
     for (int32_t n = 0; n < c->n; n++) {
-        fill_row(r, c->type, d->bytes + n * row, c->k);
+        if (dtype_is_scaled(c->type)) {
+            fill_codes(r, c->type, d->bytes + n * row, row);
+        } else {
+            fill_row(r, c->type, d->bytes + n * row, c->k);
+        }
     }
     d->mat =
         (struct wmat){.type = c->type, .n = c->n, .k = c->k, .data = d->bytes, .row_bytes = row};
-    int rc = c->type == DTYPE_W4 ? make_scales(c, r, d) : 0;
+    int rc = dtype_is_scaled(c->type) ? make_scales(c, r, d) : 0;
     double sum = 0;
     int32_t n_seen = i32_min(c->n, 8);
     for (int32_t n = 0; n < n_seen && !rc; n++) {
@@ -358,6 +219,9 @@ static int make_cache(const struct op_case *c, struct rng *r, struct case_data *
         if (c->type == DTYPE_F32) {
             memcpy(d->cache_k + i * 4, &k, sizeof(k));
             memcpy(d->cache_v + i * 4, &v, sizeof(v));
+        } else if (c->type == DTYPE_F8_E4M3) {
+            d->cache_k[i] = f32_to_f8_e4m3(c->k_scale > 0 ? k / c->k_scale : k);
+            d->cache_v[i] = f32_to_f8_e4m3(c->v_scale > 0 ? v / c->v_scale : v);
         } else {
             put_half(d->cache_k + i * 2, c->type, k);
             put_half(d->cache_v + i * 2, c->type, v);
@@ -417,8 +281,8 @@ int case_make(const struct op_case *c, uint64_t seed, struct case_data *d) {
 }
 
 void case_drop(struct case_data *d) {
-    void *const all[] = {d->x,     d->x2,    d->w,    d->angle,   d->tok,     d->pos,
-                         d->bytes, d->scale, d->zero, d->cache_k, d->cache_v, d->table};
+    void *const all[] = {d->x,     d->x2,   d->w,       d->angle,   d->tok,   d->pos,  d->bytes,
+                         d->scale, d->zero, d->cache_k, d->cache_v, d->table, d->g_idx};
     for (int32_t i = 0; i < ARRAY_LEN(all); i++) {
         mem_free(all[i]);
     }
@@ -473,7 +337,9 @@ static int load_cache(struct case_run *r) {
     r->kv = (struct kv_view){.type = c->type,
                              .n_kv_head = c->n_kv_head,
                              .head_dim = c->head_dim,
-                             .block_tok = c->block_tok};
+                             .block_tok = c->block_tok,
+                             .k_scale = c->k_scale,
+                             .v_scale = c->v_scale};
     int rc = upload(r, r->d->cache_k, r->d->cache_bytes, &r->kv.k);
     rc = rc ? rc : upload(r, r->d->cache_v, r->d->cache_bytes, &r->kv.v);
     return rc ? rc : load_batch(r);
@@ -581,11 +447,16 @@ static void widen(enum dtype type, float *out, int64_t n) {
     if (type == DTYPE_F32) {
         return;
     }
-    const uint8_t *src = (const uint8_t *)(out + n) - n * 2;
+    int32_t size = dtype_info(type)->block_bytes;
+    const uint8_t *src = (const uint8_t *)(out + n) - n * size;
     for (int64_t i = 0; i < n; i++) {
-        uint16_t h;
-        memcpy(&h, src + i * 2, sizeof(h));
-        out[i] = f16_to_f32(h);
+        uint16_t h = 0;
+        memcpy(&h, src + i * size, (size_t)size);
+        if (size == 1) {
+            out[i] = f8_e4m3_to_f32((uint8_t)h);
+        } else {
+            out[i] = type == DTYPE_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+        }
     }
 }
 
@@ -602,65 +473,4 @@ int case_read(struct case_run *r, float *out) {
     widen(r->c->type, out, half);
     widen(r->c->type, out + half, half);
     return rc;
-}
-
-double case_tol(const struct op_case *c) {
-    int32_t len = 0;
-    for (int32_t s = 0; s < c->n_seq; s++) {
-        len = i32_max(len, c->len[s]);
-    }
-    switch (c->op) {
-    case CASE_MATMUL:
-        return tol_dot(c->k);
-    case CASE_RMSNORM:
-        return tol_norm(c->k);
-    case CASE_NORM_ROPE:
-        return tol_norm(c->head_dim);
-    case CASE_ATTN:
-        return tol_attn(c->head_dim, len);
-    case CASE_ACT_MUL:
-    case CASE_SOFTCAP:
-        return tol_act();
-    case CASE_EMBED:
-    case CASE_ADD:
-        return tol_elem();
-    case CASE_KV_WRITE:
-    case CASE_GATHER:
-    case CASE_N:
-        break;
-    }
-    return 0;
-}
-
-/* Positions seen by all rows of an attention case. */
-static double pairs_seen(const struct op_case *c) {
-    double n = 0;
-    for (int32_t s = 0; s < c->n_seq; s++) {
-        for (int32_t i = 0; i < c->rows[s]; i++) {
-            int32_t seen = c->len[s] - c->rows[s] + i + 1;
-            n += c->window > 0 ? i32_min(seen, c->window) : seen;
-        }
-    }
-    return n;
-}
-
-double case_flops(const struct op_case *c) {
-    if (c->op == CASE_MATMUL) {
-        return 2.0 * c->n_tok * c->n * c->k;
-    }
-    return c->op == CASE_ATTN ? 4.0 * pairs_seen(c) * c->n_head * c->head_dim : 0;
-}
-
-double case_bytes(const struct op_case *c, const struct case_data *d) {
-    if (c->op == CASE_MATMUL) {
-        return (double)d->mat.row_bytes * c->n;
-    }
-    if (c->op == CASE_ATTN) {
-        double pos = 0;
-        for (int32_t s = 0; s < c->n_seq; s++) {
-            pos += c->len[s];
-        }
-        return 2 * pos * c->n_kv_head * c->head_dim * dtype_info(c->type)->block_bytes;
-    }
-    return 2.0 * c->n_tok * d->out_dim * (double)sizeof(float);
 }

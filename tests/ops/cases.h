@@ -19,7 +19,7 @@ enum case_op {
     CASE_N
 };
 
-enum { CASE_SEQ_MAX = 16, CASES_MAX = 4096 };
+enum { CASE_SEQ_MAX = 16, CASES_MAX = 6144, CASE_ALL_ROWS = -1 };
 
 /* Limits a backend must be opened with to run every case of the table and of bench_ops. */
 enum { CASE_TOK_MAX = 512, CASE_K_MAX = 1536, CASE_CTX_MAX = 2304, CASE_HEAD_MAX = 16 };
@@ -31,9 +31,15 @@ struct op_case {
     int32_t n;             /* matmul: output size */
     int32_t k;             /* matmul, embed, rmsnorm, act_mul, add, gather, softcap: row size */
     enum dtype type;       /* weight or cache */
-    enum dtype scale_type; /* W4 */
-    int32_t group;         /* W4 */
-    bool zero;             /* W4: with zero points */
+    enum dtype scale_type; /* scaled weights, as in struct wmat */
+    int32_t group;
+    int32_t row_group;
+    bool zero;
+    bool order; /* with g_idx */
+    float global;
+    struct actq input;
+    float k_scale; /* F8_E4M3 cache */
+    float v_scale;
     bool bias;
     bool accumulate;
     bool norm; /* norm_rope: with head norm */
@@ -52,7 +58,7 @@ struct op_case {
 /* Fills dst with the table and returns the count, at most CASES_MAX. */
 int32_t cases_all(struct op_case *dst);
 
-/* One line: "matmul T=3 n=5 k=72 W4 group 72 F16 zero bias". out: dst */
+/* One line: "matmul T=3 n=5 k=72 W4 group 0x72 F16 zero bias". out: dst */
 char *case_name(const struct op_case *c, char dst[160]);
 
 /* Random inputs of a case on the host. All own; one mem_* block each, NULL where unused. */
@@ -66,6 +72,7 @@ struct case_data {
     uint8_t *bytes; /* stored weights */
     uint8_t *scale;
     int8_t *zero;
+    int32_t *g_idx;
     uint8_t *cache_k; /* [n_blocks,K,P,D] in type */
     uint8_t *cache_v;
     int64_t cache_bytes;

@@ -106,7 +106,57 @@ static void test_ops_invariant_all_variants(void **state) {
     mem_free(cases);
 }
 
+/* Is the product one of exact integers? */
+static bool is_integer(const struct op_case *c) {
+    bool weight = dtype_packed_bits(c->type) > 0 || c->type == DTYPE_I8 || c->type == DTYPE_F4;
+    return c->op == CASE_MATMUL && weight && (c->input.type == ACTQ_I8 || c->input.type == ACTQ_F4);
+}
+
+/* Integer sums know no order, so every variant gives the bits of the first. */
+static void test_ops_integer_products_equal_on_all_variants(void **state) {
+    (void)state;
+    struct op_case *cases = mem_array(MEM_TEST, CASES_MAX, (int64_t)sizeof(*cases));
+    struct rig rig[8];
+    int32_t n_rig = 0;
+    int32_t n_seen = 0;
+    assert_non_null(cases);
+    int32_t n = cases_all(cases);
+    for (; backend_cpu_variant(n_rig); n_rig++) {
+        assert_in_range(n_rig, 0, ARRAY_LEN(rig) - 1);
+        rig_open(&rig[n_rig], backend_cpu_variant(n_rig));
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const struct op_case *c = &cases[i];
+        if (!is_integer(c)) {
+            continue;
+        }
+        struct case_data d;
+        assert_ok(case_make(c, (uint64_t)i, &d));
+        int64_t n_out = (int64_t)c->n_tok * d.out_dim;
+        float *want = mem_array(MEM_TEST, n_out, (int64_t)sizeof(float));
+        float *got = mem_array(MEM_TEST, n_out, (int64_t)sizeof(float));
+        assert_true(want && got);
+        run_rows(&rig[0], 0, c, &d, 0, c->n_tok, want);
+        for (int32_t v = 1; v < n_rig; v++) {
+            run_rows(&rig[v], 0, c, &d, 0, c->n_tok, got);
+            same(c, backend_cpu_variant(v), 0, got, want, n_out);
+        }
+        mem_free(want);
+        mem_free(got);
+        case_drop(&d);
+        n_seen++;
+    }
+    assert_in_range(n_seen, 100, CASES_MAX);
+    while (n_rig > 0) {
+        rig_close(&rig[--n_rig]);
+    }
+    mem_free(cases);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(test_ops_invariant_all_variants)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_ops_invariant_all_variants),
+        TEST(test_ops_integer_products_equal_on_all_variants),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static const struct shape shapes[] = {
 static struct model_cfg make_cfg(const struct shape *s) {
     struct model_cfg c;
     model_cfg_init(&c);
-    strcpy(c.family, "llama");
+    memcpy(c.family, "llama", sizeof "llama");
     c.n_layer = 3;
     c.n_head = s->n_head;
     c.n_kv_head = s->n_kv_head;

@@ -16,6 +16,14 @@ static inline double tol_dot(int64_t k) {
     return TOL_U * (8 + 2 * sqrt((double)k));
 }
 
+/* A product of codes. Integer sums are exact, fp8 ones as tol_dot; each piece of columns that
+ * shares scales is then rounded three times (to f32, by either scale), which is relative to a part
+ * of the result, and added in order: at worst one piece a column, a random walk of sqrt(k)
+ * roundings of at most half a unit of a partial sum, again at four standard deviations. */
+static inline double tol_actq(int64_t k) {
+    return tol_dot(k) + 4 * TOL_U;
+}
+
 /* Attention over s positions of d-sized heads: a score of size one carries tol_dot(d), which exp
  * passes on as a relative error; the weighted sum walks over s positions, each weight with 4
  * roundings of exp and normalisation. */

@@ -34,6 +34,10 @@ const float *vectors_f32(const struct vectors *v, const char *name, int64_t *n) 
     return find(v, name, DTYPE_F32, n);
 }
 
+const double *vectors_f64(const struct vectors *v, const char *name, int64_t *n) {
+    return find(v, name, DTYPE_F64, n);
+}
+
 const int32_t *vectors_i32(const struct vectors *v, const char *name, int64_t *n) {
     return find(v, name, DTYPE_I32, n);
 }

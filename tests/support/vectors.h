@@ -16,6 +16,7 @@ void vectors_close(struct vectors *v);
 
 /* A tensor that must be there, as its elements. out: *n their number (may be NULL) */
 const float *vectors_f32(const struct vectors *v, const char *name, int64_t *n);
+const double *vectors_f64(const struct vectors *v, const char *name, int64_t *n);
 const int32_t *vectors_i32(const struct vectors *v, const char *name, int64_t *n);
 
 #endif

@@ -100,6 +100,42 @@ static void test_session_engine_options(void **state) {
     session_close(&s);
 }
 
+static void test_session_type_of_the_cache(void **state) {
+    (void)state;
+    struct weights plain = {0};
+    struct weights scaled = {.q = {.kv_f8 = true}};
+    enum dtype t = DTYPE_N;
+    static const struct {
+        struct session_opts o;
+        enum dtype plain;
+        enum dtype scaled;
+    } rows[] = {{{0}, DTYPE_F32, DTYPE_F8_E4M3},
+                {{.kv_f16 = true}, DTYPE_F16, DTYPE_F16},
+                {{.kv_type = "f32"}, DTYPE_F32, DTYPE_F32},
+                {{.kv_type = "f16", .kv_f16 = true}, DTYPE_F16, DTYPE_F16},
+                {{.kv_type = "f8"}, DTYPE_F8_E4M3, DTYPE_F8_E4M3}};
+    for (int32_t i = 0; i < ARRAY_LEN(rows); i++) {
+        assert_ok(session_kv_type(&rows[i].o, &plain, &t));
+        assert_int_equal(t, rows[i].plain);
+        assert_ok(session_kv_type(&rows[i].o, &scaled, &t));
+        assert_int_equal(t, rows[i].scaled);
+    }
+    /* a checkpoint with scales: 2 x 3 layers x 2 kv heads x 16 x 1 byte */
+    struct session s;
+    struct cli_env env = {.home = "/nonexistent"};
+    struct engine_stats es;
+    struct session_opts o = {.backend = "ref", .ctx_max = 64, .kv_bytes = 1 << 20};
+    assert_ok(session_model(&env, test_golden("quant/llama__kv_fp8_static"), &s));
+    assert_ok(session_engine(&s, &o, NULL));
+    engine_stats(s.engine, &es);
+    assert_int_equal(es.kv_bytes_per_token, 192);
+    session_close(&s);
+    struct session_opts two = {.kv_type = "f8", .kv_f16 = true};
+    assert_err(session_kv_type(&two, &plain, &t), ERR_USAGE, "beside --kv-f16");
+    two = (struct session_opts){.kv_type = "int8"};
+    assert_err(session_kv_type(&two, &plain, &t), ERR_USAGE, "known are f32, f16, bf16, f8");
+}
+
 static void test_provenance_round_trip(void **state) {
     (void)state;
     char text[PROVENANCE_MAX];
@@ -124,6 +160,7 @@ static void test_provenance_round_trip(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(test_session_ids_forms), TEST(test_session_ids_refuses),
                                        TEST(test_session_engine_options),
+                                       TEST(test_session_type_of_the_cache),
                                        TEST(test_provenance_round_trip)};
     return cmocka_run_group_tests(tests, make, unmake);
 }

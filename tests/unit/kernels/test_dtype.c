@@ -1,4 +1,4 @@
-/* Data types: row sizes, and the scalar conversions over all 65,536 half-width numbers. */
+/* Data types: row sizes, and the scalar conversions over all numbers of 16 and of 8 bits. */
 #include "tests/support/support.h"
 
 #include <math.h>
@@ -82,6 +82,66 @@ static void test_dtype_bf16_rounds_half_to_even(void **state) {
     }
 }
 
+/* A small float by its definition: exponent bits, mantissa bits. in: magnitude alone */
+static double small_value(uint32_t mag, int exp_bits, int man_bits) {
+    int bias = (1 << (exp_bits - 1)) - 1;
+    int exp = (int)(mag >> man_bits);
+    double man = ldexp((double)(mag & ((1U << man_bits) - 1)), -man_bits);
+    return exp == 0 ? ldexp(man, 1 - bias) : ldexp(1 + man, exp - bias);
+}
+
+static void test_dtype_small_floats_widen_all(void **state) {
+    (void)state;
+    for (uint32_t c = 0; c < 256; c++) {
+        uint32_t mag = c & 127;
+        double sign = c & 128 ? -1 : 1;
+        double e4m3 = mag == 127 ? (double)NAN : small_value(mag, 4, 3);
+        double e5m2 = mag > 0x7c ? (double)NAN : small_value(mag, 5, 2);
+        e5m2 = mag == 0x7c ? (double)INFINITY : e5m2;
+        double e2m1 = small_value(c & 7, 2, 1);
+        assert_true(same(f8_e4m3_to_f32((uint8_t)c), sign * e4m3));
+        assert_true(same(f8_e5m2_to_f32((uint8_t)c), sign * e5m2));
+        assert_true(same(f4_to_f32((uint8_t)c), c & 8 ? -e2m1 : e2m1));
+        double e8m0 = c == 255 ? (double)NAN : ldexp(1, (int)c - 127);
+        assert_true(same(f8_e8m0_to_f32((uint8_t)c), e8m0));
+    }
+}
+
+typedef uint8_t narrow_fn(float f);
+
+/* Numbers 0..top-1 come back; midpoints go to the even neighbour, all else to the near one; above
+ * the largest it saturates. sign: the sign's bit */
+static void check_narrow(narrow_fn *narrow, int exp_bits, int man_bits, uint32_t top) {
+    uint32_t sign = 1U << (exp_bits + man_bits);
+    for (uint32_t c = 0; c < top; c++) {
+        float low = (float)small_value(c, exp_bits, man_bits);
+        float mid =
+            (float)((small_value(c, exp_bits, man_bits) + small_value(c + 1, exp_bits, man_bits)) /
+                    2);
+        uint32_t even = c % 2 == 0 ? c : c + 1;
+        assert_int_equal(narrow(low), c);
+        assert_int_equal(narrow(-low), c | sign);
+        assert_int_equal(narrow(mid), even);
+        assert_int_equal(narrow(-mid), even | sign);
+        assert_int_equal(narrow(nextafterf(mid, 0)), c);
+        assert_int_equal(narrow(nextafterf(mid, INFINITY)), c + 1);
+    }
+    float largest = (float)small_value(top, exp_bits, man_bits);
+    assert_int_equal(narrow(largest), top);
+    assert_int_equal(narrow(nextafterf(largest, INFINITY)), top);
+    assert_int_equal(narrow(largest * 1.25F), top);
+    assert_int_equal(narrow(-INFINITY), top | sign);
+    assert_int_equal(narrow(1e-44F), 0);
+}
+
+static void test_dtype_small_floats_round_and_saturate(void **state) {
+    (void)state;
+    check_narrow(f32_to_f8_e4m3, 4, 3, 0x7e);
+    check_narrow(f32_to_f4, 2, 1, 7);
+    assert_int_equal(f32_to_f8_e4m3(NAN) & 0x7f, 0x7f);
+    assert_int_equal(f32_to_f4(NAN) & 7, 7);
+}
+
 static void test_dtype_row_bytes_of_formats(void **state) {
     (void)state;
     assert_int_equal(dtype_row_bytes(DTYPE_F32, 3), 12);
@@ -90,6 +150,9 @@ static void test_dtype_row_bytes_of_formats(void **state) {
     assert_int_equal(dtype_row_bytes(DTYPE_Q4_1, 576), 360);
     assert_int_equal(dtype_row_bytes(DTYPE_Q8_0, 576), 612);
     assert_int_equal(dtype_row_bytes(DTYPE_W4, 12), 8);
+    assert_int_equal(dtype_row_bytes(DTYPE_W3, 33), 16);
+    assert_int_equal(dtype_row_bytes(DTYPE_F4, 6), 3);
+    assert_int_equal(dtype_row_bytes(DTYPE_F4, 7), -1);
     assert_int_equal(dtype_row_bytes(DTYPE_Q4_0, 33), -1);
     assert_int_equal(dtype_row_bytes(DTYPE_F64, -1), -1);
     assert_int_equal(dtype_row_bytes(DTYPE_F64, INT64_MAX), -1);
@@ -107,10 +170,15 @@ static void test_dtype_info_names_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_dtype_f16_widens_all),           TEST(test_dtype_f16_round_trips_all),
-        TEST(test_dtype_f16_rounds_half_to_even),  TEST(test_dtype_bf16_all),
-        TEST(test_dtype_bf16_rounds_half_to_even), TEST(test_dtype_row_bytes_of_formats),
+        TEST(test_dtype_f16_widens_all),
+        TEST(test_dtype_f16_round_trips_all),
+        TEST(test_dtype_f16_rounds_half_to_even),
+        TEST(test_dtype_bf16_all),
+        TEST(test_dtype_bf16_rounds_half_to_even),
+        TEST(test_dtype_row_bytes_of_formats),
         TEST(test_dtype_info_names_all),
+        TEST(test_dtype_small_floats_widen_all),
+        TEST(test_dtype_small_floats_round_and_saturate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,6 +204,31 @@ static void test_file_sha256_known_answers(void **state) {
     assert_err(file_sha256(in_dir("none"), hex), ERR_NOTFOUND, "none");
 }
 
+/* Dropped pages are read anew: nothing but memory is given back, and odd ends stay. */
+static void test_file_drop_keeps_the_content(void **state) {
+    (void)state;
+    enum { SIZE = 1 << 20 };
+    struct filemap m;
+    char p[FILE_PATH_MAX];
+    uint8_t *bytes = mem_calloc(MEM_TEST, SIZE);
+    assert_non_null(bytes);
+    for (int32_t i = 0; i < SIZE; i++) {
+        bytes[i] = (uint8_t)(i * 7 + i / 256);
+    }
+    assert_ok(file_join(p, dir, "big"));
+    assert_ok(file_write(p, bytes, SIZE));
+    assert_ok(file_map(p, &m));
+    assert_memory_equal(m.data, bytes, SIZE);
+    file_drop(m.data + 100, SIZE - 200);
+    assert_memory_equal(m.data, bytes, SIZE);
+    file_drop(m.data, SIZE);
+    file_drop(m.data + 5, 1); /* no whole page */
+    file_drop(m.data, 0);
+    assert_memory_equal(m.data, bytes, SIZE);
+    file_unmap(&m);
+    mem_free(bytes);
+}
+
 #define FILE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void) {
@@ -216,6 +241,7 @@ int main(void) {
         FILE_TEST(test_file_read_errors),
         FILE_TEST(test_file_pipe_is_refused_and_not_waited_for),
         FILE_TEST(test_file_map_whole_empty_and_failing),
+        FILE_TEST(test_file_drop_keeps_the_content),
         FILE_TEST(test_file_mkdirs_makes_parents),
         FILE_TEST(test_file_join_and_base),
         FILE_TEST(test_file_sha256_known_answers)};

@@ -8,6 +8,7 @@
 #include "engine/base/json.h"
 #include "engine/model/memplan.h"
 #include "engine/model/weights.h"
+#include "tests/support/quant_golden.h"
 #include "tests/support/toy_model.h"
 
 static struct model_cfg llama_7b(void) {
@@ -83,6 +84,64 @@ static void test_memplan_counts_what_weights_load_counts(void **state) {
     test_rmdir(dir);
 }
 
+/* A plan from shapes and schemes alone holds the bytes that loading finds, but for numbers beside
+ * the modules: input scales and those of a cache. */
+static void test_memplan_quantized_is_what_weights_load_counts(void **state) {
+    (void)state;
+    for (int32_t i = 0; i < quant_n_folders; i++) {
+        struct quant_golden g;
+        struct memplan p;
+        struct memplan tight;
+        quant_golden_open(quant_folders[i].name, &g);
+        bool f32 = strstr(quant_folders[i].name, "__f32") != NULL;
+        bool half = g.w->embed.type == DTYPE_F16;
+        memplan_make(&g.w->cfg, half ? DTYPE_F16 : DTYPE_BF16, DTYPE_F16, 16, 0, &p);
+        tight = p;
+        assert_ok(memplan_quantize(&g.w->cfg, DTYPE_BF16, &g.w->q, &p));
+        int64_t off = g.w->bytes - p.weight_bytes;
+        if (!f32 && (off < 0 || off > 64)) { /* F32 scales and tables are not in config.json */
+            fail_msg("%s: %lld bytes, planned %lld", quant_folders[i].name, (long long)g.w->bytes,
+                     (long long)p.weight_bytes);
+        }
+        assert_true(g.w->q.n_scheme == 0 || p.weight_bytes < tight.weight_bytes);
+        quant_golden_close(&g);
+    }
+}
+
+static void test_memplan_quantized_changes_what_fits(void **state) {
+    (void)state;
+    struct model_cfg c = llama_7b();
+    struct memplan p;
+    struct qformat q;
+    json_t *j = json_pack("{s:{s:s,s:i,s:i}}", "quantization_config", "quant_method", "awq", "bits",
+                          4, "group_size", 128);
+    assert_ok(qformat_read(j, "t", &q));
+    memplan_make(&c, DTYPE_F16, DTYPE_F16, 1024, 8LL << 30, &p);
+    assert_int_equal(p.n_seq_max, 0);
+    assert_ok(memplan_quantize(&c, DTYPE_F16, &q, &p));
+    /* 32 layers of 202,375,168 weights at 4 + 20/128 bits; tables and norms in F16 */
+    int64_t inside = 32LL * (4 * 4096 * 4096 + 3 * 4096 * 11008);
+    int64_t rest = 6738415616 - inside;
+    assert_true(p.weight_bytes == inside / 2 + inside / 128 * 5 / 2 + 2 * rest);
+    assert_true(p.n_seq_max == p.kv_bytes_free / p.kv_bytes_per_seq && p.n_seq_max > 0);
+    qformat_fini(&q);
+    json_decref(j);
+}
+
+static void test_memplan_windows(void **state) {
+    (void)state;
+    struct model_cfg c = llama_7b();
+    struct memplan p;
+    for (int32_t i = 0; i < 24; i++) {
+        c.layer[i].window = 1024;
+    }
+    memplan_make(&c, DTYPE_F16, DTYPE_F16, 4096, 0, &p);
+    assert_true(p.kv_bytes_per_seq == 4096LL * (512 << 10)); /* the engine keeps all */
+    assert_true(p.kv_bytes_per_window == (24LL * 1024 + 8 * 4096) * (16 << 10));
+    memplan_make(&c, DTYPE_F16, DTYPE_F16, 512, 0, &p);
+    assert_true(p.kv_bytes_per_window == p.kv_bytes_per_seq);
+}
+
 static void test_memplan_command_says_the_same(void **state) {
     (void)state;
     const char *bin = getenv("TRILEMMA_BIN");
@@ -117,6 +176,9 @@ int main(void) {
                                        TEST(test_memplan_weights_alone_too_large),
                                        TEST(test_memplan_grouped_heads_and_block_caches),
                                        TEST(test_memplan_counts_what_weights_load_counts),
+                                       TEST(test_memplan_quantized_is_what_weights_load_counts),
+                                       TEST(test_memplan_quantized_changes_what_fits),
+                                       TEST(test_memplan_windows),
                                        TEST(test_memplan_command_says_the_same)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -269,6 +269,68 @@ static void test_weights_gguf_scale_beside_a_matrix(void **state) {
     }
 }
 
+/* A tied head that is stored quantized is its own; a quantized table serves both ends. */
+static void test_weights_quantized_head_and_table(void **state) {
+    (void)state;
+    struct ckpt *c = NULL;
+    struct weights *w = NULL;
+    static const char head[] =
+        "\"tie_word_embeddings\":true,\"quantization_config\":{\"quant_method\":"
+        "\"compressed-tensors\",\"format\":\"int-quantized\",\"config_groups\":{\"g\":{"
+        "\"targets\":[\"lm_head\"],\"weights\":{\"num_bits\":8,\"strategy\":\"channel\"}}}},";
+    static const char table[] =
+        "\"tie_word_embeddings\":true,\"quantization_config\":{\"quant_method\":"
+        "\"compressed-tensors\",\"format\":\"int-quantized\",\"config_groups\":{\"g\":{"
+        "\"targets\":[\"Embedding\"],\"weights\":{\"num_bits\":8,\"strategy\":\"channel\"}}}},";
+    toy_model_write_hf(&toy, dir, head, 0);
+    assert_ok(load(dir, true, &c, &w)); /* stored plain or not at all: tied */
+    assert_ptr_equal(w->head.w.data, w->embed.data);
+    close_both(c, w);
+    toy_model_at(&toy, "lm_head.weight")->absent = true;
+    struct toy_tensor *scale = toy_model_add(&toy, "lm_head.weight_scale", DTYPE_F32, TOY_V, 1);
+    for (int32_t i = 0; i < TOY_V; i++) {
+        memcpy(scale->data + 4 * i, &(float){1}, 4);
+    }
+    toy_model_add(&toy, "lm_head.weight", DTYPE_I8, TOY_V, TOY_E);
+    toy_model_write_hf(&toy, dir, head, 0);
+    assert_ok(load(dir, true, &c, &w));
+    assert_true(w->head.w.type == DTYPE_I8 && w->embed.type == DTYPE_F32);
+    assert_string_equal(w->head.scheme, "int-quantized, int8, per channel, symmetric");
+    close_both(c, w);
+    for (int32_t i = 0; i < toy.n; i++) {
+        bool is_table = strcmp(toy.t[i].name, "model.embed_tokens.weight") == 0;
+        bool is_head = strncmp(toy.t[i].name, "lm_head", 7) == 0;
+        toy.t[i].absent = toy.t[i].absent || is_table || is_head;
+    }
+    scale = toy_model_add(&toy, "model.embed_tokens.weight_scale", DTYPE_F32, TOY_V, 1);
+    for (int32_t i = 0; i < TOY_V; i++) {
+        memcpy(scale->data + 4 * i, &(float){1}, 4);
+    }
+    toy_model_add(&toy, "model.embed_tokens.weight", DTYPE_I8, TOY_V, TOY_E);
+    toy_model_write_hf(&toy, dir, table, 0);
+    assert_ok(load(dir, true, &c, &w));
+    assert_true(w->embed.type == DTYPE_I8 && w->head.w.data == w->embed.data);
+    assert_string_equal(w->embed_scheme, "int-quantized, int8, per channel, symmetric");
+    close_both(c, w);
+}
+
+/* Old gptq files hold a bias of zeros for every module; one that is not zero counts. */
+static void test_weights_stray_biases_of_gptq(void **state) {
+    (void)state;
+    struct ckpt *c = NULL;
+    struct weights *w = NULL;
+    static const char gptq[] = "\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4},";
+    toy_model_add(&toy, "model.layers.0.mlp.up_proj.bias", DTYPE_F16, TOY_F, 0);
+    struct toy_tensor *t =
+        toy_model_add(&toy, "model.layers.1.mlp.up_proj.bias", DTYPE_F16, TOY_F, 0);
+    memcpy(t->data + 2, &(uint16_t){0x3c00}, 2);
+    toy_model_write_hf(&toy, dir, gptq, 0);
+    assert_ok(load(dir, true, &c, &w));
+    assert_null(w->layer[0].lin[LINEAR_UP].bias);
+    assert_true(w->layer[1].lin[LINEAR_UP].bias[1] == 1);
+    close_both(c, w);
+}
+
 static int load_and_free(void *ctx) {
     struct ckpt *c = NULL;
     struct weights *w = NULL;
@@ -305,6 +367,8 @@ int main(void) {
         WEIGHTS_TEST(test_weights_nan_in_block_scales_is_named),
         WEIGHTS_TEST(test_weights_biases_are_bound_when_asked_for),
         WEIGHTS_TEST(test_weights_packed_tensors_in_gguf_are_no_weights),
+        WEIGHTS_TEST(test_weights_quantized_head_and_table),
+        WEIGHTS_TEST(test_weights_stray_biases_of_gptq),
         WEIGHTS_TEST(test_weights_gguf_scale_beside_a_matrix),
         WEIGHTS_TEST(test_weights_without_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
