@@ -10,10 +10,12 @@
  * the squares of x; the norm's factor is applied behind the product that reads h. More: cuBLASLt.
  */
 #include <new>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/dec_decoder.cuh"
+extern "C" {
+#include "engine/base/mem.h"
+}
 
 enum {
     GRAPHS_MAX = 96,
@@ -106,7 +108,7 @@ take_vector(struct decoder_dev *v, const float *host, int32_t n, float offset, f
     if (!host) {
         return 0;
     }
-    float *tmp = (float *)malloc((size_t)n * sizeof *tmp);
+    float *tmp = (float *)mem_array(MEM_KERNEL, n, (int64_t)sizeof *tmp);
     if (!tmp) {
         return err_set(ERR_NOMEM, "backend cuda: no memory for a vector");
     }
@@ -116,7 +118,7 @@ take_vector(struct decoder_dev *v, const float *host, int32_t n, float offset, f
     int rc = alloc(v, n, out);
     rc = rc ? rc
             : CUDA_CHECK(cudaMemcpy(*out, tmp, (size_t)n * sizeof *tmp, cudaMemcpyHostToDevice));
-    free(tmp);
+    mem_free(tmp);
     return rc;
 }
 
@@ -430,18 +432,21 @@ static int wide_layer(struct decoder_dev *v,
     int32_t E = d->hidden;
     int32_t q = d->n_head * d->head_dim;
     int32_t n = (d->n_head + 2 * d->n_kv_head) * d->head_dim;
+    const struct dec_product qkv = {v->qkv, false, false, v->h, l->qkv, T, n, E};
+    const struct dec_product o = {v->x, true, true, v->att, l->o, T, E, q};
+    const struct dec_product gu = {v->gu, false, false, v->h, l->gate_up, T, 2 * d->ffn, E};
+    const struct dec_product down = {v->x, true, true, v->act, l->down, T, E, d->ffn};
     int rc = dec_norm(s, v->h, v->x, l->attn_norm, NULL, T, E, d->rms_eps, NULL);
-    rc = rc ? rc : dec_gemm_run(v->gemm, s, v->qkv, false, false, v->h, l->qkv, T, n, E);
+    rc = rc ? rc : dec_gemm_run(v->gemm, s, &qkv);
     rc = rc || !l->bias ? rc : dec_bias(s, v->qkv, l->bias, T, n);
     rc = rc ? rc : dec_rope(s, rope);
     rc = rc || b->n_decode == 0 ? rc : dec_attn_decode(s, attn);
     rc = rc || b->n_decode == b->n_seq ? rc : dec_attn_prefill(s, attn);
-    rc = rc ? rc : dec_gemm_run(v->gemm, s, v->x, true, true, v->att, l->o, T, E, q);
+    rc = rc ? rc : dec_gemm_run(v->gemm, s, &o);
     rc = rc ? rc : dec_norm(s, v->h, v->x, l->mlp_norm, NULL, T, E, d->rms_eps, NULL);
-    rc =
-        rc ? rc : dec_gemm_run(v->gemm, s, v->gu, false, false, v->h, l->gate_up, T, 2 * d->ffn, E);
+    rc = rc ? rc : dec_gemm_run(v->gemm, s, &gu);
     rc = rc ? rc : dec_glu(s, v->act, v->gu, (int64_t)T * d->ffn, d->act);
-    return rc ? rc : dec_gemm_run(v->gemm, s, v->x, true, true, v->act, l->down, T, E, d->ffn);
+    return rc ? rc : dec_gemm_run(v->gemm, s, &down);
 }
 
 /* Every launch of a step, in order. */
@@ -452,8 +457,10 @@ static int launch_step(struct decoder_dev *v,
                        int32_t n_split) {
     const struct decoder *d = &v->d;
     bool skinny = b->n_tok <= DEC_SKINNY;
-    int rc = dec_embed(s, v->x, v->h, v->part, skinny ? v->layer[0].attn_norm : NULL, v->embed,
-                       b->tok, b->n_tok, d->hidden, d->embed_scale);
+    const struct dec_embedding e = {
+        v->x,     v->h,      v->part,       skinny ? v->layer[0].attn_norm : NULL, v->embed, b->tok,
+        b->n_tok, d->hidden, d->embed_scale};
+    int rc = dec_embed(s, &e);
     for (int32_t i = 0; i < d->n_layer && !rc; i++) {
         const struct dec_layer *l = &v->layer[i];
         struct dec_rope rope = {
@@ -591,9 +598,9 @@ static int launch_logits(struct decoder_dev *v, cudaStream_t s, int32_t n) {
         a.pick = v->pick;
         rc = rc ? rc : dec_skinny(s, SKINNY_LOGIT, &a);
     } else {
-        rc = rc ? rc
-                : dec_gemm_run(v->gemm, s, v->logit, true, false, v->out_h, v->head, n, d->vocab,
-                               d->hidden);
+        const struct dec_product head = {v->logit, true, false,    v->out_h,
+                                         v->head,  n,    d->vocab, d->hidden};
+        rc = rc ? rc : dec_gemm_run(v->gemm, s, &head);
         rc = rc ? rc : dec_argmax(s, v->pick, v->logit, n, d->vocab);
     }
     return rc ? rc

@@ -23,46 +23,29 @@ static __device__ float block_sum(float v) {
     return v;
 }
 
-__global__ void embed_kernel(float *x,
-                             bf16 *h,
-                             float *part,
-                             const float *next,
-                             const bf16 *table,
-                             const int32_t *tok,
-                             int32_t dim,
-                             float scale) {
+__global__ void embed_kernel(const struct dec_embedding a) {
     dec_release();
     dec_wait();
     int64_t t = blockIdx.x;
-    const bf16 *row = table + (int64_t)tok[t] * dim;
-    for (int i = (int)threadIdx.x; i < dim; i += THREADS) {
-        float v = __bfloat162float(row[i]) * scale;
-        x[t * dim + i] = v;
-        if (next) {
-            h[t * dim + i] = __float2bfloat16(v * next[i]);
+    const bf16 *row = a.table + (int64_t)a.tok[t] * a.dim;
+    for (int i = (int)threadIdx.x; i < a.dim; i += THREADS) {
+        float v = __bfloat162float(row[i]) * a.scale;
+        a.x[t * a.dim + i] = v;
+        if (a.next) {
+            a.h[t * a.dim + i] = __float2bfloat16(v * a.next[i]);
             float sq = v * v;
             for (int d = 4; d > 0; d /= 2) {
                 sq += __shfl_xor_sync(0xffffffffu, sq, d);
             }
             if (i % 8 == 0) {
-                part[t * (dim / 8) + i / 8] = sq;
+                a.part[t * (a.dim / 8) + i / 8] = sq;
             }
         }
     }
 }
 
-int dec_embed(cudaStream_t s,
-              float *x,
-              bf16 *h,
-              float *part,
-              const float *next,
-              const bf16 *table,
-              const int32_t *tok,
-              int32_t n_tok,
-              int32_t dim,
-              float scale) {
-    return dec_launch(s, "embed", embed_kernel, dim3((unsigned)n_tok), THREADS, 0, x, h, part, next,
-                      table, tok, dim, scale);
+int dec_embed(cudaStream_t s, const struct dec_embedding *a) {
+    return dec_launch(s, "embed", embed_kernel, dim3((unsigned)a->n_tok), THREADS, 0, *a);
 }
 
 __global__ void norm_kernel(bf16 *h,

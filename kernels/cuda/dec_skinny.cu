@@ -1,15 +1,17 @@
-/* Products with few rows: y[t,n] = sum_k in[t,k] w[n,k], t < 16, read once at the speed of memory.
+/* Products with few rows: y[t,n] = sum_k in[t,k] w[n,k], t < 16, w read once at the speed of
+ * memory.
  *
- * A block takes TILES x 8 rows of w; its 8 warps cut k into steps of 32, step i to warp i % 8. A
- * lane (g, q) = (lane / 4, lane % 4) reads 16 bytes: w[n0 + g, 32 i + 8 q ..+7], and the same
- * columns of in's rows g and g + 8. Those are the fragments of two m16n8k16 products whose k is
- * taken in another order: a sum does not mind, as long as both sides agree.
+ * A block walks over tiles of 8 rows of w. Its warps cut k into steps of 32, step i to warp i %
+ * WARPS, and each has AHEAD steps on their way while it multiplies the ones before, across tiles
+ * too. A lane (g, q) = (lane / 4, lane % 4) reads 16 bytes: w[n0 + g, 32 i + 8 q ..+7], and the
+ * same columns of in's rows g and g + 8. Those are the fragments of two m16n8k16 products whose k
+ * is taken in another order: a sum does not mind, as long as both sides agree.
  *
- * Law: a sum is its 8 warps' f32 accumulators, added in order of the warps. It depends on w's row
- * and in's row alone: not on T, not on TILES. */
+ * Law: a sum is its warps' f32 accumulators, added in order of the warps. It depends on w's row and
+ * in's row alone, not on T. */
 #include "kernels/cuda/dec_ops.cuh"
 
-enum { WARPS = 8, AHEAD = 4 };
+enum { AHEAD = 4, BLOCKS_MAX = 264 /* two a multiprocessor, so that the next kernel finds room */ };
 
 /* 16 bytes that nobody reads again */
 static __device__ __forceinline__ uint4 load_once(const bf16 *p) {
@@ -21,7 +23,7 @@ static __device__ __forceinline__ uint4 load_once(const bf16 *p) {
 }
 
 /* 1 / rms of each row from the parts of its squares. */
-static __device__ void scales(const struct skinny &a, float *scale) {
+template <int WARPS> static __device__ void scales(const struct skinny &a, float *scale) {
     int warp = (int)threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32;
     for (int t = warp; t < a.n_tok; t += WARPS) {
@@ -85,110 +87,130 @@ static __device__ void finish(const struct skinny &a, int t, int n, float v, flo
     }
 }
 
-template <int TILES, int HALVES, enum skinny_end END>
-__global__ void __launch_bounds__(WARPS * 32) skinny_kernel(const struct skinny a) {
-    __shared__ float red[WARPS][TILES][16 * 8];
-    __shared__ float scale[DEC_SKINNY];
+/* One step's weights of a lane; zeros behind the end. */
+template <int WARPS>
+static __device__ __forceinline__ void
+load_batch(const struct skinny &a, int tile, int batch, uint4 w[AHEAD]) {
     int warp = (int)threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32;
-    int g = lane / 4;
-    int q = lane % 4;
-    int n0 = (int)blockIdx.x * TILES * 8;
-    int steps = a.k / 32;
-    const bf16 *w = a.w + (int64_t)(n0 + g) * a.k + 8 * q;
-    const bf16 *in0 = a.in + (int64_t)g * a.k + 8 * q;
-    const bf16 *in1 = in0 + (int64_t)8 * a.k;
-    bool live0 = g < a.n_tok;
-    bool live1 = HALVES == 2 && g + 8 < a.n_tok;
-    float acc[TILES][4] = {};
-    uint4 wv[AHEAD][TILES];
-    dec_release();
+    const bf16 *row = a.w + (int64_t)(tile * 8 + lane / 4) * a.k + 8 * (lane % 4);
 #pragma unroll
     for (int u = 0; u < AHEAD; u++) {
-        int i = warp + u * WARPS;
-#pragma unroll
-        for (int j = 0; j < TILES; j++) {
-            wv[u][j] =
-                i < steps ? load_once(w + (int64_t)j * 8 * a.k + 32 * i) : make_uint4(0, 0, 0, 0);
-        }
+        int i = (batch * AHEAD + u) * WARPS + warp;
+        bool live = tile * 8 < a.n && i * 32 < a.k;
+        w[u] = live ? load_once(row + 32 * i) : make_uint4(0, 0, 0, 0);
     }
-    dec_wait(); /* weights were there before; all else is our predecessor's */
-    if (a.square) {
-        scales(a, scale);
+}
+
+template <int WARPS>
+static __device__ __forceinline__ void
+load_input(const struct skinny &a, int half, int batch, uint4 x[AHEAD]) {
+    int warp = (int)threadIdx.x / 32;
+    int lane = (int)threadIdx.x % 32;
+    int t = lane / 4 + 8 * half;
+    const bf16 *row = a.in + (int64_t)t * a.k + 8 * (lane % 4);
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++) {
+        int i = (batch * AHEAD + u) * WARPS + warp;
+        bool live = t < a.n_tok && i * 32 < a.k;
+        x[u] = live ? *(const uint4 *)(row + 32 * i) : make_uint4(0, 0, 0, 0);
     }
-    for (int i0 = warp; i0 < steps; i0 += AHEAD * WARPS) {
-        uint4 x0[AHEAD];
-        uint4 x1[AHEAD];
-        const uint4 zero = make_uint4(0, 0, 0, 0);
-#pragma unroll
-        for (int u = 0; u < AHEAD; u++) {
-            int i = i0 + u * WARPS;
-            x0[u] = live0 && i < steps ? *(const uint4 *)(in0 + 32 * i) : zero;
-            x1[u] = live1 && i < steps ? *(const uint4 *)(in1 + 32 * i) : zero;
-        }
-#pragma unroll
-        for (int u = 0; u < AHEAD; u++) {
-            int next = i0 + (u + AHEAD) * WARPS;
-#pragma unroll
-            for (int j = 0; j < TILES; j++) {
-                uint4 b = wv[u][j];
-                wv[u][j] = next < steps ? load_once(w + (int64_t)j * 8 * a.k + 32 * next) : zero;
-                dec_mma(acc[j], x0[u].x, x1[u].x, x0[u].y, x1[u].y, b.x, b.y);
-                dec_mma(acc[j], x0[u].z, x1[u].z, x0[u].w, x1[u].w, b.z, b.w);
-            }
-        }
-    }
-#pragma unroll
-    for (int j = 0; j < TILES; j++) {
-        float *r = red[warp][j];
-        r[g * 8 + 2 * q] = acc[j][0];
-        r[g * 8 + 2 * q + 1] = acc[j][1];
-        r[(g + 8) * 8 + 2 * q] = acc[j][2];
-        r[(g + 8) * 8 + 2 * q + 1] = acc[j][3];
-    }
+}
+
+/* Adds the warps' sums of a tile and finishes its elements. */
+template <int WARPS, int HALVES, enum skinny_end END>
+static __device__ __forceinline__ void finish_tile(
+    const struct skinny &a, int tile, const float c[4], float (*red)[16 * 8], const float *scale) {
+    int warp = (int)threadIdx.x / 32;
+    int lane = (int)threadIdx.x % 32;
+    float *r = red[warp] + lane / 4 * 8 + 2 * (lane % 4);
+    r[0] = c[0];
+    r[1] = c[1];
+    r[64] = c[2];
+    r[65] = c[3];
     __syncthreads();
-    for (int e = (int)threadIdx.x; e < TILES * HALVES * 64; e += WARPS * 32) {
-        int j = e / (HALVES * 64);
-        int at = e % (HALVES * 64);
+    int e = (int)threadIdx.x;
+    if (e < HALVES * 64) {
         float v = 0;
 #pragma unroll
         for (int i = 0; i < WARPS; i++) {
-            v += red[i][j][at];
+            v += red[i][e];
         }
-        finish<END>(a, at / 8, n0 + j * 8 + at % 8, v,
-                    a.square ? scale[at / 8 % DEC_SKINNY] : 1.0f);
+        finish<END>(a, e / 8, tile * 8 + e % 8, v, a.square ? scale[e / 8] : 1.0f);
     }
 }
 
-template <int TILES, enum skinny_end END>
+template <int WARPS, int HALVES, enum skinny_end END>
+__global__ void __launch_bounds__(WARPS * 32) skinny_kernel(const struct skinny a) {
+    __shared__ float red[2][WARPS][16 * 8];
+    __shared__ float scale[DEC_SKINNY];
+    int tiles = a.n / 8;
+    int batches = (a.k / 32 + WARPS * AHEAD - 1) / (WARPS * AHEAD);
+    int tile = (int)blockIdx.x;
+    int batch = 0;
+    int turn = 0;
+    float acc[4] = {};
+    uint4 w[AHEAD];
+    dec_release();
+    load_batch<WARPS>(a, tile, 0, w);
+    dec_wait(); /* weights were there before; all else is our predecessor's */
+    if (a.square) {
+        scales<WARPS>(a, scale);
+    }
+    while (tile < tiles) {
+        bool last = batch == batches - 1;
+        int next_tile = last ? tile + (int)gridDim.x : tile;
+        int next_batch = last ? 0 : batch + 1;
+        uint4 x0[AHEAD];
+        uint4 x1[AHEAD] = {};
+        uint4 ahead[AHEAD];
+        load_input<WARPS>(a, 0, batch, x0);
+        if (HALVES == 2) {
+            load_input<WARPS>(a, 1, batch, x1);
+        }
+        load_batch<WARPS>(a, next_tile, next_batch, ahead);
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            dec_mma(acc, x0[u].x, x1[u].x, x0[u].y, x1[u].y, w[u].x, w[u].y);
+            dec_mma(acc, x0[u].z, x1[u].z, x0[u].w, x1[u].w, w[u].z, w[u].w);
+            w[u] = ahead[u];
+        }
+        if (last) {
+            finish_tile<WARPS, HALVES, END>(a, tile, acc, red[turn], scale);
+            acc[0] = acc[1] = acc[2] = acc[3] = 0;
+            turn ^= 1;
+        }
+        tile = next_tile;
+        batch = next_batch;
+    }
+}
+
+template <int WARPS, enum skinny_end END>
 static int launch(cudaStream_t s, const struct skinny *a) {
-    dim3 grid((unsigned)(a->n / (8 * TILES)));
+    int tiles = a->n / 8;
+    int rounds = (tiles + BLOCKS_MAX - 1) / BLOCKS_MAX;
+    dim3 grid((unsigned)((tiles + rounds - 1) / rounds));
     if (a->n_tok <= 8) {
-        return dec_launch(s, "skinny", skinny_kernel<TILES, 1, END>, grid, WARPS * 32, 0, *a);
+        return dec_launch(s, "skinny", skinny_kernel<WARPS, 1, END>, grid, WARPS * 32, 0, *a);
     }
-    return dec_launch(s, "skinny", skinny_kernel<TILES, 2, END>, grid, WARPS * 32, 0, *a);
+    return dec_launch(s, "skinny", skinny_kernel<WARPS, 2, END>, grid, WARPS * 32, 0, *a);
 }
 
-template <enum skinny_end END> static int pick_tiles(cudaStream_t s, const struct skinny *a) {
-    if (a->n >= 132 * 8 * 4 * 4 && a->n % 32 == 0) {
-        return launch<4, END>(s, a);
-    }
-    if (a->n >= 132 * 8 * 2 * 3 && a->n % 16 == 0) {
-        return launch<2, END>(s, a);
-    }
-    return launch<1, END>(s, a);
+/* Few rows of w are cut into more warps. */
+template <enum skinny_end END> static int by_size(cudaStream_t s, const struct skinny *a) {
+    return a->n / 8 <= 132 ? launch<16, END>(s, a) : launch<8, END>(s, a);
 }
 
 int dec_skinny(cudaStream_t s, enum skinny_end end, const struct skinny *a) {
     switch (end) {
     case SKINNY_STORE:
-        return pick_tiles<SKINNY_STORE>(s, a);
+        return by_size<SKINNY_STORE>(s, a);
     case SKINNY_ADD:
-        return pick_tiles<SKINNY_ADD>(s, a);
+        return by_size<SKINNY_ADD>(s, a);
     case SKINNY_GLU:
-        return pick_tiles<SKINNY_GLU>(s, a);
+        return by_size<SKINNY_GLU>(s, a);
     case SKINNY_LOGIT:
-        return pick_tiles<SKINNY_LOGIT>(s, a);
+        return by_size<SKINNY_LOGIT>(s, a);
     }
     return 0;
 }
