@@ -83,7 +83,7 @@ static int one(struct engine *e,
     int32_t n_over = 0;
     *out = (struct measured){0};
     while (!rc && n_over < batch) {
-        struct event ev[64];
+        struct event ev[512];
         bool busy = false;
         rc = engine_step(e, &busy);
         int32_t got = engine_poll(e, ev, ARRAY_LEN(ev));

@@ -91,61 +91,92 @@ int dec_norm(cudaStream_t s,
                       eps, pick);
 }
 
-/* One warp is one head of one row: q heads, then k, then v. Pair (i, i + D/2) turns. */
-__global__ void rope_kernel(struct dec_rope a) {
+template <int N> static __device__ __forceinline__ void read_half(const bf16 *p, float *v) {
+    unsigned w[N / 2];
+    if (N == 8) {
+        *(uint4 *)w = *(const uint4 *)p;
+    } else {
+        *(uint2 *)w = *(const uint2 *)p;
+    }
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) {
+        v[2 * i] = __uint_as_float(w[i] << 16);
+        v[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+    }
+}
+
+template <int N> static __device__ __forceinline__ void write_half(bf16 *p, const float *v) {
+    unsigned w[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) {
+        __nv_bfloat162 b = __floats2bfloat162_rn(v[2 * i], v[2 * i + 1]);
+        w[i] = *(unsigned *)&b;
+    }
+    if (N == 8) {
+        *(uint4 *)p = *(const uint4 *)w;
+    } else {
+        *(uint2 *)p = *(const uint2 *)w;
+    }
+}
+
+/* Eight lanes are one head of one row: q heads, then k, then v; lane i owns elements N i.. and
+ * D / 2 + N i.., which turn together. in: D = 16 N */
+template <int N> __global__ void rope_kernel(const struct dec_rope a) {
+    const int D = 16 * N;
     dec_release();
     dec_wait();
-    int lane = (int)threadIdx.x % 32;
     int K = a.kv.n_kv_head;
-    int D = a.kv.head_dim;
     int heads = a.n_head + 2 * K;
-    int64_t job = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    int64_t job = (int64_t)blockIdx.x * (THREADS / 8) + threadIdx.x / 8;
+    int at = (int)threadIdx.x % 8 * N;
     int64_t t = job / heads;
     int head = (int)(job % heads);
-    if (t >= a.n_tok || a.pos[t] < 0) {
-        return;
-    }
+    bool live = t < a.n_tok && a.pos[t < a.n_tok ? t : 0] >= 0;
+    t = live ? t : 0;
     bf16 *v = a.qkv + (t * heads + head) * D;
     bool is_q = head < a.n_head;
     bool is_v = head >= a.n_head + K;
     int kv_head = is_v ? head - a.n_head - K : head - a.n_head;
-    int64_t slot = a.slot[t];
+    int64_t slot = live ? a.slot[t] : 0;
     int P = a.kv.block_tok;
     bf16 *out =
         is_q ? v : (bf16 *)(is_v ? a.kv.v : a.kv.k) + ((slot / P * K + kv_head) * P + slot % P) * D;
-    if (is_v) {
-        for (int i = lane; i < D / 2; i += 32) {
-            ((unsigned *)out)[i] = ((const unsigned *)v)[i];
-        }
+    float x[N];
+    float y[N];
+    read_half<N>(v + at, x);
+    read_half<N>(v + D / 2 + at, y);
+    const float *norm = is_v ? NULL : is_q ? a.q_norm : a.k_norm;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        sum += x[i] * x[i] + y[i] * y[i];
+    }
+    for (int d = 4; d > 0; d /= 2) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    }
+    if (!live) {
         return;
     }
-    const float *norm = is_q ? a.q_norm : a.k_norm;
-    const float *cs = a.cos_sin + (int64_t)a.pos[t] * D;
-    float rs = 1;
-    if (norm) {
-        float sum = 0;
-        for (int i = lane; i < D; i += 32) {
-            float x = __bfloat162float(v[i]);
-            sum += x * x;
+    float rs = norm ? rsqrtf(sum / (float)D + a.eps) : 1.0f;
+    if (!is_v) {
+        const float *cs = a.cos_sin + (int64_t)a.pos[t] * D + at;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float u = x[i] * rs * (norm ? norm[at + i] : 1.0f);
+            float w = y[i] * rs * (norm ? norm[D / 2 + at + i] : 1.0f);
+            x[i] = u * cs[i] - w * cs[D / 2 + i];
+            y[i] = w * cs[i] + u * cs[D / 2 + i];
         }
-        for (int d = 16; d > 0; d /= 2) {
-            sum += __shfl_xor_sync(0xffffffffu, sum, d);
-        }
-        rs = rsqrtf(sum / (float)D + a.eps);
     }
-    for (int i = lane; i < D / 2; i += 32) {
-        float x = __bfloat162float(v[i]) * rs * (norm ? norm[i] : 1.0f);
-        float y = __bfloat162float(v[i + D / 2]) * rs * (norm ? norm[i + D / 2] : 1.0f);
-        float c = cs[i];
-        float n = cs[i + D / 2];
-        out[i] = __float2bfloat16(x * c - y * n);
-        out[i + D / 2] = __float2bfloat16(y * c + x * n);
-    }
+    write_half<N>(out + at, x);
+    write_half<N>(out + D / 2 + at, y);
 }
 
 int dec_rope(cudaStream_t s, const struct dec_rope *a) {
     int64_t jobs = (int64_t)a->n_tok * (a->n_head + 2 * a->kv.n_kv_head);
-    return dec_launch(s, "rope", rope_kernel, dim3((unsigned)((jobs + 7) / 8)), THREADS, 0, *a);
+    dim3 grid((unsigned)((jobs + THREADS / 8 - 1) / (THREADS / 8)));
+    return a->kv.head_dim == 128 ? dec_launch(s, "rope", rope_kernel<8>, grid, THREADS, 0, *a)
+                                 : dec_launch(s, "rope", rope_kernel<4>, grid, THREADS, 0, *a);
 }
 
 __global__ void glu_kernel(uint2 *out, const uint4 *in, int64_t n, enum act act) {

@@ -1,29 +1,105 @@
 /* Products with few rows: y[t,n] = sum_k in[t,k] w[n,k], t < 16, w read once at the speed of
  * memory.
  *
- * A block walks over tiles of 8 rows of w. Its warps cut k into steps of 32, step i to warp i %
- * WARPS, and each has AHEAD steps on their way while it multiplies the ones before, across tiles
- * too. A lane (g, q) = (lane / 4, lane % 4) reads 16 bytes: w[n0 + g, 32 i + 8 q ..+7], and the
- * same columns of in's rows g and g + 8. Those are the fragments of two m16n8k16 products whose k
- * is taken in another order: a sum does not mind, as long as both sides agree.
+ * A block walks over tiles of 8 rows of w, in pieces of 512 columns. A warp of its own brings
+ * pieces into a ring of shared memory by bulk copies, across tiles and, since weights are there
+ * before the step begins, before the kernel in front has ended. Eight warps multiply: each takes 2
+ * of a piece's 16 steps of 32 columns. A lane (g, q) = (lane / 4, lane % 4) reads 16 bytes: w[n0 +
+ * g, 32 i + 8 q
+ * ..+7], and the same columns of in's rows g and g + 8. Those are the fragments of two m16n8k16
+ * products whose k is taken in another order: a sum does not mind, as long as both sides agree.
  *
- * Law: a sum is its warps' f32 accumulators, added in order of the warps. It depends on w's row and
- * in's row alone, not on T. */
+ * Law: a sum is its 8 warps' f32 accumulators, added in order of the warps. It depends on w's row
+ * and in's row alone, not on T. src: PTX ISA, cp.async.bulk and mbarrier */
 #include "kernels/cuda/dec_ops.cuh"
 
-enum { AHEAD = 4, BLOCKS_MAX = 264 /* two a multiprocessor, so that the next kernel finds room */ };
+enum {
+    WARPS = 8,
+    PIECE = 512,                /* columns */
+    ROW_BYTES = PIECE * 2 + 16, /* why: 16 more, so that 8 rows lie in different banks */
+    STAGE_BYTES = 8 * ROW_BYTES,
+    STAGES = 8,
+    BLOCKS_MAX = 264 /* two a multiprocessor */
+};
 
-/* 16 bytes that nobody reads again */
-static __device__ __forceinline__ uint4 load_once(const bf16 *p) {
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p));
-    return v;
+struct ring {
+    uint8_t stage[STAGES][STAGE_BYTES];
+    float red[2][WARPS][16 * 8];
+    float scale[DEC_SKINNY];
+    unsigned long long full[STAGES];
+    unsigned long long empty[STAGES];
+};
+
+static __device__ __forceinline__ unsigned address(const void *p) {
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+static __device__ __forceinline__ void bar_init(unsigned long long *b, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address(b)), "r"(count));
+}
+
+static __device__ __forceinline__ void bar_arrive(unsigned long long *b) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(b)) : "memory");
+}
+
+static __device__ __forceinline__ void bar_expect(unsigned long long *b, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(b)),
+                 "r"(bytes)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void bar_wait(unsigned long long *b, int parity) {
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+                 "@p bra done;\n"
+                 "bra again;\n"
+                 "done:\n"
+                 "}" ::"r"(address(b)),
+                 "r"(parity)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void
+bulk(void *dst, const void *src, int bytes, unsigned long long *b) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(address(dst)),
+                 "l"(src), "r"(bytes), "r"(address(b))
+                 : "memory");
+}
+
+/* A barrier of the eight multiplying warps. */
+static __device__ __forceinline__ void sync_workers() {
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+}
+
+/* The warp that brings the weights. */
+static __device__ void bring(const struct skinny &a, struct ring &r) {
+    int lane = (int)threadIdx.x % 32;
+    int pieces = (a.k + PIECE - 1) / PIECE;
+    int n = 0;
+    for (int tile = (int)blockIdx.x; tile * 8 < a.n; tile += (int)gridDim.x) {
+        for (int p = 0; p < pieces; p++, n++) {
+            int s = n % STAGES;
+            int columns = min(PIECE, a.k - p * PIECE);
+            if (n >= STAGES) {
+                bar_wait(&r.empty[s], (n / STAGES - 1) & 1);
+            }
+            if (lane == 0) {
+                bar_expect(&r.full[s], 8 * columns * 2);
+            }
+            __syncwarp();
+            if (lane < 8) {
+                bulk(r.stage[s] + lane * ROW_BYTES,
+                     a.w + (int64_t)(tile * 8 + lane) * a.k + p * PIECE, columns * 2, &r.full[s]);
+            }
+        }
+    }
 }
 
 /* 1 / rms of each row from the parts of its squares. */
-template <int WARPS> static __device__ void scales(const struct skinny &a, float *scale) {
+static __device__ void scales(const struct skinny &a, float *scale) {
     int warp = (int)threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32;
     for (int t = warp; t < a.n_tok; t += WARPS) {
@@ -87,130 +163,138 @@ static __device__ void finish(const struct skinny &a, int t, int n, float v, flo
     }
 }
 
-/* One step's weights of a lane; zeros behind the end. */
-template <int WARPS>
+/* The two steps of a piece that are this warp's, of rows g + 8 half of in. */
 static __device__ __forceinline__ void
-load_batch(const struct skinny &a, int tile, int batch, uint4 w[AHEAD]) {
-    int warp = (int)threadIdx.x / 32;
-    int lane = (int)threadIdx.x % 32;
-    const bf16 *row = a.w + (int64_t)(tile * 8 + lane / 4) * a.k + 8 * (lane % 4);
-#pragma unroll
-    for (int u = 0; u < AHEAD; u++) {
-        int i = (batch * AHEAD + u) * WARPS + warp;
-        bool live = tile * 8 < a.n && i * 32 < a.k;
-        w[u] = live ? load_once(row + 32 * i) : make_uint4(0, 0, 0, 0);
-    }
-}
-
-template <int WARPS>
-static __device__ __forceinline__ void
-load_input(const struct skinny &a, int half, int batch, uint4 x[AHEAD]) {
+load_input(const struct skinny &a, int half, int piece, uint4 x[2]) {
     int warp = (int)threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32;
     int t = lane / 4 + 8 * half;
     const bf16 *row = a.in + (int64_t)t * a.k + 8 * (lane % 4);
 #pragma unroll
-    for (int u = 0; u < AHEAD; u++) {
-        int i = (batch * AHEAD + u) * WARPS + warp;
-        bool live = t < a.n_tok && i * 32 < a.k;
-        x[u] = live ? *(const uint4 *)(row + 32 * i) : make_uint4(0, 0, 0, 0);
+    for (int u = 0; u < 2; u++) {
+        int k = piece * PIECE + (2 * warp + u) * 32;
+        x[u] = t < a.n_tok && k < a.k ? *(const uint4 *)(row + k) : make_uint4(0, 0, 0, 0);
     }
 }
 
 /* Adds the warps' sums of a tile and finishes its elements. */
-template <int WARPS, int HALVES, enum skinny_end END>
-static __device__ __forceinline__ void finish_tile(
-    const struct skinny &a, int tile, const float c[4], float (*red)[16 * 8], const float *scale) {
+template <int HALVES, enum skinny_end END>
+static __device__ __forceinline__ void
+finish_tile(const struct skinny &a, int tile, const float c[4], struct ring &r, int turn) {
     int warp = (int)threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32;
-    float *r = red[warp] + lane / 4 * 8 + 2 * (lane % 4);
-    r[0] = c[0];
-    r[1] = c[1];
-    r[64] = c[2];
-    r[65] = c[3];
-    __syncthreads();
+    float *mine = r.red[turn][warp] + lane / 4 * 8 + 2 * (lane % 4);
+    mine[0] = c[0];
+    mine[1] = c[1];
+    mine[64] = c[2];
+    mine[65] = c[3];
+    sync_workers();
     int e = (int)threadIdx.x;
     if (e < HALVES * 64) {
         float v = 0;
 #pragma unroll
         for (int i = 0; i < WARPS; i++) {
-            v += red[i][e];
+            v += r.red[turn][i][e];
         }
-        finish<END>(a, e / 8, tile * 8 + e % 8, v, a.square ? scale[e / 8] : 1.0f);
+        finish<END>(a, e / 8, tile * 8 + e % 8, v, a.square ? r.scale[e / 8] : 1.0f);
     }
 }
 
-template <int WARPS, int HALVES, enum skinny_end END>
-__global__ void __launch_bounds__(WARPS * 32) skinny_kernel(const struct skinny a) {
-    __shared__ float red[2][WARPS][16 * 8];
-    __shared__ float scale[DEC_SKINNY];
-    int tiles = a.n / 8;
-    int batches = (a.k / 32 + WARPS * AHEAD - 1) / (WARPS * AHEAD);
-    int tile = (int)blockIdx.x;
-    int batch = 0;
+/* A warp that multiplies. */
+template <int HALVES, enum skinny_end END>
+static __device__ void multiply(const struct skinny &a, struct ring &r) {
+    int warp = (int)threadIdx.x / 32;
+    int lane = (int)threadIdx.x % 32;
+    int pieces = (a.k + PIECE - 1) / PIECE;
+    int n = 0;
     int turn = 0;
-    float acc[4] = {};
-    uint4 w[AHEAD];
-    dec_release();
-    load_batch<WARPS>(a, tile, 0, w);
-    dec_wait(); /* weights were there before; all else is our predecessor's */
+    uint4 x0[2];
+    uint4 x1[2] = {};
+    dec_wait();
     if (a.square) {
-        scales<WARPS>(a, scale);
+        scales(a, r.scale);
     }
-    while (tile < tiles) {
-        bool last = batch == batches - 1;
-        int next_tile = last ? tile + (int)gridDim.x : tile;
-        int next_batch = last ? 0 : batch + 1;
-        uint4 x0[AHEAD];
-        uint4 x1[AHEAD] = {};
-        uint4 ahead[AHEAD];
-        load_input<WARPS>(a, 0, batch, x0);
-        if (HALVES == 2) {
-            load_input<WARPS>(a, 1, batch, x1);
-        }
-        load_batch<WARPS>(a, next_tile, next_batch, ahead);
+    load_input(a, 0, 0, x0);
+    if (HALVES == 2) {
+        load_input(a, 1, 0, x1);
+    }
+    for (int tile = (int)blockIdx.x; tile * 8 < a.n; tile += (int)gridDim.x, turn ^= 1) {
+        float acc[4] = {};
+        for (int p = 0; p < pieces; p++, n++) {
+            int s = n % STAGES;
+            int next = p + 1 < pieces ? p + 1 : 0;
+            const uint8_t *row = r.stage[s] + lane / 4 * ROW_BYTES + lane % 4 * 16;
+            bar_wait(&r.full[s], n / STAGES & 1);
 #pragma unroll
-        for (int u = 0; u < AHEAD; u++) {
-            dec_mma(acc, x0[u].x, x1[u].x, x0[u].y, x1[u].y, w[u].x, w[u].y);
-            dec_mma(acc, x0[u].z, x1[u].z, x0[u].w, x1[u].w, w[u].z, w[u].w);
-            w[u] = ahead[u];
+            for (int u = 0; u < 2; u++) {
+                int step = 2 * warp + u;
+                uint4 w = p * PIECE + step * 32 < a.k ? *(const uint4 *)(row + step * 64)
+                                                      : make_uint4(0, 0, 0, 0);
+                dec_mma(acc, x0[u].x, x1[u].x, x0[u].y, x1[u].y, w.x, w.y);
+                dec_mma(acc, x0[u].z, x1[u].z, x0[u].w, x1[u].w, w.z, w.w);
+            }
+            __syncwarp();
+            if (lane == 0) {
+                bar_arrive(&r.empty[s]);
+            }
+            if (pieces > 1) {
+                load_input(a, 0, next, x0);
+                if (HALVES == 2) {
+                    load_input(a, 1, next, x1);
+                }
+            }
         }
-        if (last) {
-            finish_tile<WARPS, HALVES, END>(a, tile, acc, red[turn], scale);
-            acc[0] = acc[1] = acc[2] = acc[3] = 0;
-            turn ^= 1;
-        }
-        tile = next_tile;
-        batch = next_batch;
+        finish_tile<HALVES, END>(a, tile, acc, r, turn);
     }
 }
 
-template <int WARPS, enum skinny_end END>
+template <int HALVES, enum skinny_end END>
+__global__ void __launch_bounds__((WARPS + 1) * 32) skinny_kernel(const struct skinny a) {
+    extern __shared__ uint4 raw[];
+    struct ring &r = *(struct ring *)raw;
+    dec_release();
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            bar_init(&r.full[i], 1);
+            bar_init(&r.empty[i], WARPS);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    if (threadIdx.x / 32 == WARPS) {
+        bring(a, r); /* weights were there before; all else is our predecessor's */
+    } else {
+        multiply<HALVES, END>(a, r);
+    }
+}
+
+template <int HALVES, enum skinny_end END>
 static int launch(cudaStream_t s, const struct skinny *a) {
     int tiles = a->n / 8;
     int rounds = (tiles + BLOCKS_MAX - 1) / BLOCKS_MAX;
     dim3 grid((unsigned)((tiles + rounds - 1) / rounds));
-    if (a->n_tok <= 8) {
-        return dec_launch(s, "skinny", skinny_kernel<WARPS, 1, END>, grid, WARPS * 32, 0, *a);
-    }
-    return dec_launch(s, "skinny", skinny_kernel<WARPS, 2, END>, grid, WARPS * 32, 0, *a);
+    int shared = (int)sizeof(struct ring);
+    int rc = CUDA_CHECK(cudaFuncSetAttribute(skinny_kernel<HALVES, END>,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    return rc ? rc
+              : dec_launch(s, "skinny", skinny_kernel<HALVES, END>, grid, (WARPS + 1) * 32,
+                           (size_t)shared, *a);
 }
 
-/* Few rows of w are cut into more warps. */
-template <enum skinny_end END> static int by_size(cudaStream_t s, const struct skinny *a) {
-    return a->n / 8 <= 132 ? launch<16, END>(s, a) : launch<8, END>(s, a);
+template <enum skinny_end END> static int by_rows(cudaStream_t s, const struct skinny *a) {
+    return a->n_tok <= 8 ? launch<1, END>(s, a) : launch<2, END>(s, a);
 }
 
 int dec_skinny(cudaStream_t s, enum skinny_end end, const struct skinny *a) {
     switch (end) {
     case SKINNY_STORE:
-        return by_size<SKINNY_STORE>(s, a);
+        return by_rows<SKINNY_STORE>(s, a);
     case SKINNY_ADD:
-        return by_size<SKINNY_ADD>(s, a);
+        return by_rows<SKINNY_ADD>(s, a);
     case SKINNY_GLU:
-        return by_size<SKINNY_GLU>(s, a);
+        return by_rows<SKINNY_GLU>(s, a);
     case SKINNY_LOGIT:
-        return by_size<SKINNY_LOGIT>(s, a);
+        return by_rows<SKINNY_LOGIT>(s, a);
     }
     return 0;
 }
