@@ -1,6 +1,6 @@
 /* The small kernels between the products. A row's sum of squares: each thread's elements ascending,
  * then a fixed tree. */
-#include "kernels/cuda/dec_ops.cuh"
+#include "kernels/cuda/dec_turn.cuh"
 
 enum { THREADS = 256 };
 
@@ -91,85 +91,28 @@ int dec_norm(cudaStream_t s,
                       eps, pick);
 }
 
-template <int N> static __device__ __forceinline__ void read_half(const bf16 *p, float *v) {
-    unsigned w[N / 2];
-    if (N == 8) {
-        *(uint4 *)w = *(const uint4 *)p;
-    } else {
-        *(uint2 *)w = *(const uint2 *)p;
-    }
-#pragma unroll
-    for (int i = 0; i < N / 2; i++) {
-        v[2 * i] = __uint_as_float(w[i] << 16);
-        v[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
-    }
-}
-
-template <int N> static __device__ __forceinline__ void write_half(bf16 *p, const float *v) {
-    unsigned w[N / 2];
-#pragma unroll
-    for (int i = 0; i < N / 2; i++) {
-        __nv_bfloat162 b = __floats2bfloat162_rn(v[2 * i], v[2 * i + 1]);
-        w[i] = *(unsigned *)&b;
-    }
-    if (N == 8) {
-        *(uint4 *)p = *(const uint4 *)w;
-    } else {
-        *(uint2 *)p = *(const uint2 *)w;
-    }
-}
-
-/* Eight lanes are one head of one row: q heads, then k, then v; lane i owns elements N i.. and
- * D / 2 + N i.., which turn together. in: D = 16 N */
+/* Eight lanes are one head of one row: q heads, then k, then v. in: D = 16 N */
 template <int N> __global__ void rope_kernel(const struct dec_rope a) {
     const int D = 16 * N;
     dec_release();
     dec_wait();
     int K = a.kv.n_kv_head;
+    int P = a.kv.block_tok;
     int heads = a.n_head + 2 * K;
     int64_t job = (int64_t)blockIdx.x * (THREADS / 8) + threadIdx.x / 8;
-    int at = (int)threadIdx.x % 8 * N;
     int64_t t = job / heads;
     int head = (int)(job % heads);
-    bool live = t < a.n_tok && a.pos[t < a.n_tok ? t : 0] >= 0;
+    bool live = t < a.n_tok && a.pos[t] >= 0;
     t = live ? t : 0;
-    bf16 *v = a.qkv + (t * heads + head) * D;
     bool is_q = head < a.n_head;
     bool is_v = head >= a.n_head + K;
     int kv_head = is_v ? head - a.n_head - K : head - a.n_head;
     int64_t slot = live ? a.slot[t] : 0;
-    int P = a.kv.block_tok;
-    bf16 *out =
-        is_q ? v : (bf16 *)(is_v ? a.kv.v : a.kv.k) + ((slot / P * K + kv_head) * P + slot % P) * D;
-    float x[N];
-    float y[N];
-    read_half<N>(v + at, x);
-    read_half<N>(v + D / 2 + at, y);
-    const float *norm = is_v ? NULL : is_q ? a.q_norm : a.k_norm;
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        sum += x[i] * x[i] + y[i] * y[i];
-    }
-    for (int d = 4; d > 0; d /= 2) {
-        sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    }
-    if (!live) {
-        return;
-    }
-    float rs = norm ? rsqrtf(sum / (float)D + a.eps) : 1.0f;
-    if (!is_v) {
-        const float *cs = a.cos_sin + (int64_t)a.pos[t] * D + at;
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            float u = x[i] * rs * (norm ? norm[at + i] : 1.0f);
-            float w = y[i] * rs * (norm ? norm[D / 2 + at + i] : 1.0f);
-            x[i] = u * cs[i] - w * cs[D / 2 + i];
-            y[i] = w * cs[i] + u * cs[D / 2 + i];
-        }
-    }
-    write_half<N>(out + at, x);
-    write_half<N>(out + D / 2 + at, y);
+    bf16 *v = a.qkv + (t * heads + head) * D;
+    bf16 *cache = (bf16 *)(is_v ? a.kv.v : a.kv.k);
+    bf16 *out = is_q ? v : cache + ((slot / P * K + kv_head) * P + slot % P) * D;
+    const float *cs = is_v || !live ? NULL : a.cos_sin + (int64_t)a.pos[t] * D;
+    turn_head<N>(v, out, is_v ? NULL : is_q ? a.q_norm : a.k_norm, cs, a.eps, live);
 }
 
 int dec_rope(cudaStream_t s, const struct dec_rope *a) {
