@@ -18,11 +18,12 @@
 
 enum {
     DEEP = 12,             /* pieces of the ring */
+    PIECE = 512,           /* columns */
     STAGED_MAX = 40 * 1024 /* elements of input rows in shared memory */
 };
 
 template <int D, int G> struct room {
-    struct ring<DEEP> ring;
+    struct ring<DEEP, PIECE> ring;
     struct shared<D, G, WARPS> sh;
     __align__(16) bf16 q[DEC_GROUP_MAX][D];
     __align__(16) bf16 in[STAGED_MAX + 8 * PERSIST_ROWS];
@@ -179,7 +180,7 @@ static __device__ void
 run_product(const struct skinny &a, int &n, int &turn, struct room<D, G> &m) {
     struct rows_in in = {a.in, a.k};
     if ((int64_t)a.n_tok * a.k > STAGED_MAX) {
-        multiply<DEEP, 1, INPUT_LIVE, END>(a, in, n, turn, m.ring);
+        multiply<DEEP, PIECE, 1, INPUT_LIVE, END>(a, in, n, turn, m.ring);
         return;
     }
     in.p = m.in;
@@ -191,7 +192,7 @@ run_product(const struct skinny &a, int &n, int &turn, struct room<D, G> &m) {
         *(uint4 *)(m.in + t * in.stride + c) = __ldcg((const uint4 *)(a.in + (int64_t)t * a.k + c));
     }
     sync_workers();
-    multiply<DEEP, 1, INPUT_STAGED, END>(a, in, n, turn, m.ring);
+    multiply<DEEP, PIECE, 1, INPUT_STAGED, END>(a, in, n, turn, m.ring);
 }
 
 template <int D, int G>
@@ -251,7 +252,8 @@ static __device__ void compute(const struct persist &p, struct room<D, G> &m) {
 }
 
 /* The warp that brings weights: the same matrices in the same order. */
-template <int D> static __device__ void supply(const struct persist &p, struct ring<DEEP> &r) {
+template <int D>
+static __device__ void supply(const struct persist &p, struct ring<DEEP, PIECE> &r) {
     int n = 0;
     for (int i = 0; i < p.n_layer; i++) {
         const struct persist_layer &l = p.layer[i];

@@ -6,15 +6,15 @@
 #include "kernels/cuda/dec_ops.cuh"
 
 enum {
-    WARPS = 8,                  /* that multiply */
-    BRINGERS = 4,               /* warps that bring weights: issuing a copy takes its time */
-    PIECE = 512,                /* columns */
-    ROW_BYTES = PIECE * 2 + 64, /* why: 64 more, so that neighbouring rows lie in other banks */
-    STAGE_BYTES = 8 * ROW_BYTES
+    WARPS = 8,    /* that multiply */
+    BRINGERS = 4, /* warps that bring weights: issuing a copy takes its time */
+    ROW_GAP = 64  /* bytes more, so that neighbouring rows lie in other banks */
 };
 
-template <int STAGES> struct ring {
-    uint8_t stage[STAGES][STAGE_BYTES];
+/* STAGES pieces of PIECE columns of 8 rows. */
+template <int STAGES, int PIECE> struct ring {
+    static constexpr int row_bytes = PIECE * 2 + ROW_GAP;
+    __align__(16) uint8_t stage[STAGES][8 * row_bytes];
     float red[2][WARPS][16 * 8];
     float scale[DEC_SKINNY];
     unsigned long long full[STAGES];
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void sync_workers() {
 }
 
 /* Makes the ring's barriers, before anyone else uses them. in: called by one thread */
-template <int STAGES> static __device__ void ring_init(struct ring<STAGES> &r) {
+template <int STAGES, int PIECE> static __device__ void ring_init(struct ring<STAGES, PIECE> &r) {
     for (int i = 0; i < STAGES; i++) {
         bar_init(&r.full[i], BRINGERS);
         bar_init(&r.empty[i], WARPS);
@@ -76,8 +76,9 @@ template <int STAGES> static __device__ void ring_init(struct ring<STAGES> &r) {
 
 /* Brings the block's tiles of one matrix; n counts pieces over all matrices. Called by the bringing
  * warps, each for its rows. */
-template <int STAGES>
-static __device__ void bring(const bf16 *weights, int rows, int k, int &n, struct ring<STAGES> &r) {
+template <int STAGES, int PIECE>
+static __device__ void
+bring(const bf16 *weights, int rows, int k, int &n, struct ring<STAGES, PIECE> &r) {
     int lane = (int)threadIdx.x % 32;
     int pieces = (k + PIECE - 1) / PIECE;
     int mine = ((int)threadIdx.x / 32 - WARPS) * (8 / BRINGERS);
@@ -94,7 +95,7 @@ static __device__ void bring(const bf16 *weights, int rows, int k, int &n, struc
             __syncwarp();
             if (lane < 8 / BRINGERS) {
                 int row = mine + lane;
-                bulk(r.stage[s] + row * ROW_BYTES,
+                bulk(r.stage[s] + row * (ring<STAGES, PIECE>::row_bytes),
                      weights + (int64_t)(tile * 8 + row) * k + p * PIECE, columns * 2, &r.full[s]);
             }
         }
@@ -178,17 +179,21 @@ struct rows_in {
     int64_t stride;
 };
 
-/* The two steps of a piece that are this warp's, of rows g + 8 half. */
-template <enum input FROM>
-static __device__ __forceinline__ void
-load_input(const struct skinny &a, const struct rows_in &in, int half, int piece, uint4 x[2]) {
+/* The steps of a piece that are this warp's, of rows g + 8 half. */
+template <int PIECE, enum input FROM>
+static __device__ __forceinline__ void load_input(const struct skinny &a,
+                                                  const struct rows_in &in,
+                                                  int half,
+                                                  int piece,
+                                                  uint4 x[PIECE / 32 / WARPS]) {
+    const int STEPS = PIECE / 32 / WARPS;
     int warp = (int)threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32;
     int t = lane / 4 + 8 * half;
     const bf16 *row = in.p + t * in.stride + 8 * (lane % 4);
 #pragma unroll
-    for (int u = 0; u < 2; u++) {
-        int k = piece * PIECE + (2 * warp + u) * 32;
+    for (int u = 0; u < STEPS; u++) {
+        int k = piece * PIECE + (STEPS * warp + u) * 32;
         x[u] = make_uint4(0, 0, 0, 0);
         if (t < a.n_tok && k < a.k) {
             x[u] =
@@ -198,9 +203,9 @@ load_input(const struct skinny &a, const struct rows_in &in, int half, int piece
 }
 
 /* Adds the warps' sums of a tile and finishes its elements. */
-template <int STAGES, int HALVES, enum skinny_end END>
-static __device__ __forceinline__ void
-finish_tile(const struct skinny &a, int tile, const float c[4], struct ring<STAGES> &r, int turn) {
+template <int STAGES, int PIECE, int HALVES, enum skinny_end END>
+static __device__ __forceinline__ void finish_tile(
+    const struct skinny &a, int tile, const float c[4], struct ring<STAGES, PIECE> &r, int turn) {
     int warp = (int)threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32;
     float *mine = r.red[turn][warp] + lane / 4 * 8 + 2 * (lane % 4);
@@ -222,31 +227,36 @@ finish_tile(const struct skinny &a, int tile, const float c[4], struct ring<STAG
 
 /* Multiplies the block's tiles of one matrix; n and turn go on over all matrices. Called by eight
  * warps. in: what the rows of in and their squares need is there */
-template <int STAGES, int HALVES, enum input FROM, enum skinny_end END>
-static __device__ void multiply(
-    const struct skinny &a, const struct rows_in &in, int &n, int &turn, struct ring<STAGES> &r) {
+template <int STAGES, int PIECE, int HALVES, enum input FROM, enum skinny_end END>
+static __device__ void multiply(const struct skinny &a,
+                                const struct rows_in &in,
+                                int &n,
+                                int &turn,
+                                struct ring<STAGES, PIECE> &r) {
     int warp = (int)threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32;
     int pieces = (a.k + PIECE - 1) / PIECE;
-    uint4 x0[2];
-    uint4 x1[2] = {};
+    const int STEPS = PIECE / 32 / WARPS;
+    uint4 x0[STEPS];
+    uint4 x1[STEPS] = {};
     if (a.square) {
         scales(a, r.scale);
     }
-    load_input<FROM>(a, in, 0, 0, x0);
+    load_input<PIECE, FROM>(a, in, 0, 0, x0);
     if (HALVES == 2) {
-        load_input<FROM>(a, in, 1, 0, x1);
+        load_input<PIECE, FROM>(a, in, 1, 0, x1);
     }
     for (int tile = (int)blockIdx.x; tile * 8 < a.n; tile += (int)gridDim.x, turn ^= 1) {
         float acc[4] = {};
         for (int p = 0; p < pieces; p++, n++) {
             int s = n % STAGES;
             int next = p + 1 < pieces ? p + 1 : 0;
-            const uint8_t *row = r.stage[s] + lane / 4 * ROW_BYTES + lane % 4 * 16;
+            const uint8_t *row =
+                r.stage[s] + lane / 4 * (ring<STAGES, PIECE>::row_bytes) + lane % 4 * 16;
             bar_wait(&r.full[s], n / STAGES & 1);
 #pragma unroll
-            for (int u = 0; u < 2; u++) {
-                int step = 2 * warp + u;
+            for (int u = 0; u < STEPS; u++) {
+                int step = STEPS * warp + u;
                 uint4 w = p * PIECE + step * 32 < a.k ? *(const uint4 *)(row + step * 64)
                                                       : make_uint4(0, 0, 0, 0);
                 dec_mma(acc, x0[u].x, x1[u].x, x0[u].y, x1[u].y, w.x, w.y);
@@ -257,13 +267,13 @@ static __device__ void multiply(
                 bar_arrive(&r.empty[s]);
             }
             if (pieces > 1) {
-                load_input<FROM>(a, in, 0, next, x0);
+                load_input<PIECE, FROM>(a, in, 0, next, x0);
                 if (HALVES == 2) {
-                    load_input<FROM>(a, in, 1, next, x1);
+                    load_input<PIECE, FROM>(a, in, 1, next, x1);
                 }
             }
         }
-        finish_tile<STAGES, HALVES, END>(a, tile, acc, r, turn);
+        finish_tile<STAGES, PIECE, HALVES, END>(a, tile, acc, r, turn);
     }
 }
 

@@ -1,10 +1,10 @@
 /* Products with few rows: y[t,n] = sum_k in[t,k] w[n,k], t < 16, w read once at the speed of
  * memory.
  *
- * A block walks over tiles of 8 rows of w, in pieces of 512 columns. A warp of its own brings
+ * A block walks over tiles of 8 rows of w, in pieces of 1,024 columns. Warps of their own bring
  * pieces into a ring of shared memory by bulk copies, across tiles and, since weights are there
- * before the step begins, before the kernel in front has ended. Eight warps multiply: each takes 2
- * of a piece's 16 steps of 32 columns. A lane (g, q) = (lane / 4, lane % 4) reads 16 bytes: w[n0 +
+ * before the step begins, before the kernel in front has ended. Eight warps multiply: each takes 4
+ * of a piece's 32 steps of 32 columns. A lane (g, q) = (lane / 4, lane % 4) reads 16 bytes: w[n0 +
  * g, 32 i + 8 q
  * ..+7], and the same columns of in's rows g and g + 8. Those are the fragments of two m16n8k16
  * products whose k is taken in another order: a sum does not mind, as long as both sides agree.
@@ -13,12 +13,12 @@
  * and in's row alone, not on T. src: PTX ISA, cp.async.bulk and mbarrier */
 #include "kernels/cuda/dec_ring.cuh"
 
-enum { STAGES = 8, BLOCKS_MAX = 264 /* two a multiprocessor */ };
+enum { STAGES = 4, PIECE = 1024, BLOCKS_MAX = 264 /* two a multiprocessor */ };
 
 template <int HALVES, enum skinny_end END>
 __global__ void __launch_bounds__((WARPS + BRINGERS) * 32) skinny_kernel(const struct skinny a) {
     extern __shared__ uint4 raw[];
-    struct ring<STAGES> &r = *(struct ring<STAGES> *)raw;
+    struct ring<STAGES, PIECE> &r = *(struct ring<STAGES, PIECE> *)raw;
     dec_release();
     if (threadIdx.x == 0) {
         ring_init(r);
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__((WARPS + BRINGERS) * 32) skinny_kernel(const s
         int turn = 0;
         dec_wait();
         const struct rows_in in = {a.in, a.k};
-        multiply<STAGES, HALVES, INPUT_OLD, END>(a, in, n, turn, r);
+        multiply<STAGES, PIECE, HALVES, INPUT_OLD, END>(a, in, n, turn, r);
     }
 }
 
@@ -41,7 +41,7 @@ static int launch(cudaStream_t s, const struct skinny *a) {
     int tiles = a->n / 8;
     int rounds = (tiles + BLOCKS_MAX - 1) / BLOCKS_MAX;
     dim3 grid((unsigned)((tiles + rounds - 1) / rounds));
-    int shared = (int)sizeof(struct ring<STAGES>);
+    int shared = (int)sizeof(struct ring<STAGES, PIECE>);
     int rc = CUDA_CHECK(cudaFuncSetAttribute(skinny_kernel<HALVES, END>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     return rc ? rc
