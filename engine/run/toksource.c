@@ -117,6 +117,7 @@ static int special_ids(const struct gguf *g, struct tok_spec *spec) {
     bool space = true;
     int rc = gguf_opt_i32(g, "tokenizer.ggml.bos_token_id", 0, TOK_VOCAB_MAX, &bos);
     rc = rc ? rc : gguf_opt_i32(g, "tokenizer.ggml.unknown_token_id", 0, TOK_VOCAB_MAX, &unk);
+    spec->add_bos_told = gguf_find(g, "tokenizer.ggml.add_bos_token") != NULL;
     rc = rc ? rc : gguf_opt_bool(g, "tokenizer.ggml.add_bos_token", &spec->add_bos);
     rc = rc ? rc : gguf_opt_bool(g, "tokenizer.ggml.add_eos_token", &spec->add_eos);
     rc = rc ? rc : gguf_opt_bool(g, "tokenizer.ggml.add_space_prefix", &space);
