@@ -5,16 +5,13 @@
  *
  *     l o w e r   ->   lo w e r   ->   lo w er   ->   low er
  *
- * Up to SMALL symbols lie in two arrays that are looked through for the lowest rank; longer pieces
- * go to tok_window.c. src: Sennrich et al., arXiv:1508.07909; tokenizers, bpe/model.rs merge_word,
- * tokenize */
+ * A short piece is merged in arrays (tok_small.c), a longer one window by window (tok_window.c).
+ * src: Sennrich et al., arXiv:1508.07909; tokenizers, bpe/model.rs merge_word, tokenize */
 #include <string.h>
 
 #include "engine/base/err.h"
 #include "engine/text/tok_int.h"
 #include "engine/text/utf8.h"
-
-enum { SMALL = 48, NO_RANK = INT32_MAX };
 
 static int reserve(struct tok_work *w, int64_t n) {
     if (n <= w->n_init) {
@@ -78,13 +75,21 @@ static int64_t symbols_max(const struct tok *t, int64_t n) {
 }
 
 /* why: an unknown run is added when the next known character comes, not before byte tokens; the
- * order is that of tokenizers. */
-static int split_chars(struct tok_work *w, const uint8_t *p, int64_t n, int64_t *n_sym) {
+ * order is that of tokenizers. out: *ascii: every symbol is the token of one byte of p */
+static int
+split_chars(struct tok_work *w, const uint8_t *p, int64_t n, int64_t *n_sym, bool *ascii) {
     const struct tok *t = w->tok;
     int32_t *s = w->init;
     int64_t k = 0;
     bool unk = false;
+    bool plain = t->cfg.sub_prefix.n == 0 && t->cfg.word_end.n == 0 && !t->user.unit;
+    *ascii = plain;
     for (int64_t i = 0; i < n;) {
+        if (plain && !unk && p[i] < 0x80 && t->sym_id[p[i]] >= 0) {
+            s[k++] = t->sym_id[p[i++]];
+            continue;
+        }
+        *ascii = false;
         uint32_t cp;
         int64_t len = 0;
         int32_t user = tok_trie_longest(&t->user, p + i, n - i, &len);
@@ -121,59 +126,11 @@ static int split_chars(struct tok_work *w, const uint8_t *p, int64_t n, int64_t 
     return 0;
 }
 
-static int32_t rank_of(const struct tok *t, int32_t left, int32_t right) {
-    const struct tok_merge *m = tok_merges_find(&t->merges, left, right);
-    return m ? m->rank : NO_RANK;
-}
-
-static int32_t merged(const struct tok *t, int32_t rank, int32_t left, int32_t right) {
-    return t->rank_id ? t->rank_id[rank] : tok_merges_find(&t->merges, left, right)->id;
-}
-
-/* Merges id[0..n). out: the number of ids left */
-static int32_t merge_small(struct tok_work *w, const int32_t *pair, int32_t *id, int32_t n) {
-    const struct tok *t = w->tok;
-    int32_t rank[SMALL];
-    for (int32_t i = 0; i + 1 < n; i++) {
-        rank[i] = pair ? pair[i] : rank_of(t, id[i], id[i + 1]);
-    }
-    w->n_ops += n;
-    while (n > 1) {
-        int32_t low = 0;
-        for (int32_t i = 1; i + 1 < n; i++) {
-            low = rank[i] < rank[low] ? i : low;
-        }
-        if (rank[low] == NO_RANK) {
-            break;
-        }
-        w->n_ops += n;
-        id[low] = merged(t, rank[low], id[low], id[low + 1]);
-        n--;
-        for (int32_t i = low + 1; i < n; i++) {
-            id[i] = id[i + 1];
-            rank[i - 1] = rank[i];
-        }
-        if (low > 0) {
-            rank[low - 1] = rank_of(t, id[low - 1], id[low]);
-        }
-        if (low + 1 < n) {
-            rank[low] = rank_of(t, id[low], id[low + 1]);
-        }
-    }
-    return n;
-}
-
-/* The ranks of neighbouring bytes, from their own table. */
-static void byte_pairs(const struct tok *t, const uint8_t *p, int64_t n, int32_t *pair) {
-    for (int64_t i = 0; i + 1 < n; i++) {
-        pair[i] = t->pair_rank[p[i] << 8 | p[i + 1]];
-    }
-}
-
 int tok_bpe_word(struct tok_work *w, const uint8_t *p, int64_t n) {
     const struct tok *t = w->tok;
-    int32_t pair[SMALL];
+    struct tok_small *s = &w->small;
     int64_t k = 0;
+    bool ascii = false;
     int rc = reserve(w, symbols_max(t, n));
     if (rc) {
         return rc;
@@ -181,18 +138,17 @@ int tok_bpe_word(struct tok_work *w, const uint8_t *p, int64_t n) {
     if (t->byte_level) {
         k = split_bytes(t, p, n, w->init);
     } else {
-        rc = split_chars(w, p, n, &k);
+        rc = split_chars(w, p, n, &k, &ascii);
     }
-    bool whole = t->byte_level && k == n;
-    if (rc || k > SMALL) {
-        return rc ? rc : tok_window_run(w, whole ? p : NULL, (int32_t)k);
+    const uint8_t *bytes = ascii || (t->byte_level && k == n) ? p : NULL;
+    if (rc || k > TOK_SMALL / 2) {
+        return rc ? rc : tok_window_run(w, bytes, (int32_t)k);
     }
-    if (whole) {
-        byte_pairs(t, p, n, pair);
-    }
-    k = merge_small(w, whole ? pair : NULL, w->init, (int32_t)k);
-    for (int64_t i = 0; i < k && !rc; i++) {
-        rc = tok_ids_add(w->out, w->init[i]);
+    s->n = (int32_t)k;
+    memcpy(s->id, w->init, (size_t)k * sizeof *s->id);
+    tok_small_merge(w, s, bytes);
+    for (int32_t i = 0; i < s->n && !rc; i = s->next[i]) {
+        rc = tok_ids_add(w->out, s->id[i]);
     }
     return rc;
 }

@@ -334,10 +334,11 @@ static void pcre_free(void *p, void *data) {
     mem_free(p);
 }
 
-/* The ranks of pairs of bytes, as an array. */
+/* The ranks of pairs of bytes, as an array; in a character vocabulary of pairs of ASCII. */
 static int add_pairs(struct tok *t) {
-    if (!t->byte_level) {
-        return 0;
+    for (int32_t b = 0; b < 256; b++) {
+        uint8_t c = (uint8_t)b;
+        t->sym_id[b] = t->byte_level || b < 0x80 ? tok_vocab_find(&t->vocab, &c, 1) : -1;
     }
     t->pair_rank = mem_array(MEM_TEXT, 65536, sizeof *t->pair_rank);
     if (!t->pair_rank) {
@@ -345,8 +346,8 @@ static int add_pairs(struct tok *t) {
     }
     for (int32_t i = 0; i < 65536; i++) {
         const struct tok_merge *m =
-            tok_merges_find(&t->merges, t->byte_id[i >> 8], t->byte_id[i & 255]);
-        t->pair_rank[i] = m ? m->rank : INT32_MAX;
+            tok_merges_find(&t->merges, t->sym_id[i >> 8], t->sym_id[i & 255]);
+        t->pair_rank[i] = m ? m->rank : TOK_NO_RANK;
     }
     return 0;
 }

@@ -6,7 +6,8 @@
  *     tok_scan                                              known patterns by hand
  *     tok_norm                                              normaliser
  *     tok_added                                             added tokens
- *     tok_merge, tok_window, tok_bpe, tok_unigram, tok_piece pieces -> ids
+ *     tok_small, tok_merge, tok_window, tok_bpe, tok_unigram, tok_piece
+ *                                                           pieces -> ids
  *     tok_pre                                               text -> pieces
  *     tok_dec                                               ids -> text
  *     tok_work, tok_encode                                  one call
@@ -58,9 +59,13 @@ struct tok_merge {
     int32_t id;
 };
 
+/* Most pairs that are asked for are no merge; a filter of one bit a hash, small enough for the
+ * cache, says so for most of them. */
 struct tok_merges {
     struct tok_merge *slot; /* own, [mask + 1] */
+    uint64_t *filter;       /* own, [(filter_mask + 1) / 64] */
     uint32_t mask;
+    uint32_t filter_mask;
 };
 
 /* Prefix search over bytes: a double array. Node s goes to t = base ^ byte of s when unit t's check
@@ -204,7 +209,8 @@ struct tok {
     struct tok_merges merges;
     int32_t *rank_id;        /* own, [n_rank] id that a rank makes; NULL with scores */
     int32_t n_rank;          /* ranks are 0..n_rank - 1 */
-    int32_t *pair_rank;      /* own, [65536] rank of two bytes, -1; byte level only */
+    int32_t *pair_rank;      /* own, [65536] rank of two one-byte symbols, TOK_NO_RANK; BPE */
+    int32_t sym_id[256];     /* token of a one-byte symbol, -1; BPE */
     struct tok_trie pieces;  /* UNIGRAM: all tokens that may be found in text */
     double *score;           /* own, [n_vocab], UNIGRAM */
     double unk_score;        /* UNIGRAM */
@@ -249,7 +255,28 @@ int32_t tok_vocab_find(const struct tok_vocab *v, const uint8_t *key, int64_t n)
 int tok_merges_init(struct tok_merges *m, int64_t n);
 void tok_merges_fini(struct tok_merges *m);
 void tok_merges_add(struct tok_merges *m, struct tok_merge e); /* a later equal pair replaces */
-const struct tok_merge *tok_merges_find(const struct tok_merges *m, int32_t left, int32_t right);
+static inline uint64_t tok_merges_hash(int32_t left, int32_t right) {
+    return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15U;
+}
+static inline uint32_t
+tok_merges_slot(const struct tok_merges *m, uint64_t h, int32_t left, int32_t right) {
+    uint32_t i = (uint32_t)(h >> 32) & m->mask;
+    while (m->slot[i].left >= 0 && (m->slot[i].left != left || m->slot[i].right != right)) {
+        i = (i + 1) & m->mask;
+    }
+    return i;
+}
+/* out: NULL when the pair is no merge */
+static inline const struct tok_merge *
+tok_merges_find(const struct tok_merges *m, int32_t left, int32_t right) {
+    uint64_t h = tok_merges_hash(left, right);
+    uint32_t bit = (uint32_t)(h >> 36) & m->filter_mask;
+    if (!(m->filter[bit >> 6] >> (bit & 63) & 1)) {
+        return NULL;
+    }
+    const struct tok_merge *e = &m->slot[tok_merges_slot(m, h, left, right)];
+    return e->left >= 0 ? e : NULL;
+}
 
 /* tok_alpha.c: GPT-2's alphabet of bytes. Appends the bytes that text stands for.
  * out: false in *ok when a character is outside of the alphabet */
@@ -387,6 +414,19 @@ int tok_piece_run(struct tok_work *w, const uint8_t *p, int64_t n);
 int tok_bpe_word(struct tok_work *w, const uint8_t *p, int64_t n);
 int tok_unigram_word(struct tok_work *w, const uint8_t *p, int64_t n);
 
+/* tok_small.c: merges of at most TOK_SMALL symbols. in: s->n, s->id. out: the list from 0 over next
+ * to n. bytes[n]: as in tok_window_run */
+enum { TOK_SMALL = 128, TOK_NO_RANK = INT32_MAX };
+struct tok_small {
+    int32_t n;
+    int32_t id[TOK_SMALL];
+    uint32_t key[TOK_SMALL];
+    int32_t made[TOK_SMALL]; /* what the pair at a place becomes; -1: ask by rank */
+    uint8_t prev[TOK_SMALL];
+    uint8_t next[TOK_SMALL];
+};
+void tok_small_merge(struct tok_work *w, struct tok_small *s, const uint8_t *bytes);
+
 /* tok_window.c: merges w->init[0..n) and appends the ids to the scratch's output. in: bytes[n] when
  * every symbol is one byte's token, else NULL */
 int tok_window_run(struct tok_work *w, const uint8_t *bytes, int32_t n);
@@ -452,6 +492,7 @@ struct tok_work {
     struct buf seg[TOK_STEPS_MAX]; /* own: segments rewritten by a step */
     struct tok_sym *sym;           /* own, [n_sym] */
     int64_t n_sym;
+    struct tok_small small;
     int32_t *init; /* own, [n_init] symbols of the piece before any merge */
     int64_t n_init;
     struct tok_ids lens;   /* own: symbols in each token of a long piece */

@@ -15,6 +15,8 @@
 #include "engine/base/json.h"
 #include "engine/text/tok_int.h"
 
+enum { MERGE_ODD_MAX = 64 }; /* bytes of a merge with several blanks */
+
 struct tok_str tok_json_str(const json_t *s) {
     return (struct tok_str){json_string_value(s), (int32_t)json_string_length(s)};
 }
@@ -113,27 +115,57 @@ static int read_added(struct tok_reader *r, int32_t *n_least) {
     return 0;
 }
 
-static int read_merge(const char *where, const json_t *m, int64_t i, struct tok_str *lr) {
-    if (json_is_string(m)) {
-        struct tok_str s = tok_json_str(m);
-        const char *blank = memchr(s.p, ' ', (size_t)s.n);
-        const char *end = s.p + s.n;
-        if (blank && !memchr(blank + 1, ' ', (size_t)(end - blank - 1))) {
-            lr[0] = (struct tok_str){s.p, (int32_t)(blank - s.p)};
-            lr[1] = (struct tok_str){blank + 1, (int32_t)(end - blank) - 1};
-            return 0;
+static bool is_token(const json_t *vocab, const char *p, const char *end) {
+    return end > p && json_object_getn(vocab, p, (size_t)(end - p));
+}
+
+/* Cuts "a b" at its blank. why: a file may have lost odd blanks to plain ones, so that there are
+ * several; then the cut is the one place where both parts are tokens, and their whole */
+static bool cut_merge(const json_t *vocab, struct tok_str s, struct tok_str *lr) {
+    char whole[2 * MERGE_ODD_MAX];
+    const char *end = s.p + s.n;
+    const char *blank = memchr(s.p, ' ', (size_t)s.n);
+    const char *at = blank;
+    int32_t n = blank != NULL;
+    if (blank && memchr(blank + 1, ' ', (size_t)(end - blank - 1))) {
+        n = 0;
+        for (const char *p = s.p; p < end && s.n <= MERGE_ODD_MAX; p++) {
+            int64_t left = p - s.p;
+            memcpy(whole, s.p, (size_t)left);
+            memcpy(whole + left, p + 1, (size_t)(end - p - 1));
+            bool fits = *p == ' ' && is_token(vocab, s.p, p) && is_token(vocab, p + 1, end) &&
+                        is_token(vocab, whole, whole + s.n - 1);
+            at = fits ? p : at;
+            n += fits;
         }
-    } else if (json_array_size(m) == 2 && json_is_string(json_array_get(m, 0)) &&
-               json_is_string(json_array_get(m, 1))) {
+    }
+    if (n != 1) {
+        return false;
+    }
+    lr[0] = (struct tok_str){s.p, (int32_t)(at - s.p)};
+    lr[1] = (struct tok_str){at + 1, (int32_t)(end - at) - 1};
+    return true;
+}
+
+static int read_merge(const struct tok_reader *r,
+                      const json_t *vocab,
+                      const json_t *m,
+                      int64_t i,
+                      struct tok_str *lr) {
+    if (json_is_string(m) && cut_merge(vocab, tok_json_str(m), lr)) {
+        return 0;
+    }
+    if (json_array_size(m) == 2 && json_is_string(json_array_get(m, 0)) &&
+        json_is_string(json_array_get(m, 1))) {
         lr[0] = tok_json_str(json_array_get(m, 0));
         lr[1] = tok_json_str(json_array_get(m, 1));
         return 0;
     }
-    return err_set(ERR_FORMAT, "%s: merge %lld is neither \"a b\" nor [\"a\", \"b\"]", where,
+    return err_set(ERR_FORMAT, "%s: merge %lld is neither \"a b\" nor [\"a\", \"b\"]", r->cfg.where,
                    (long long)i);
 }
 
-static int read_merges(struct tok_reader *r, const json_t *list) {
+static int read_merges(struct tok_reader *r, const json_t *vocab, const json_t *list) {
     int64_t n = (int64_t)json_array_size(list);
     if (!json_is_array(list) || n > 4 * (int64_t)TOK_VOCAB_MAX) {
         return err_set(ERR_FORMAT, "%s: \"merges\" is no array of at most %d", r->cfg.where,
@@ -144,7 +176,7 @@ static int read_merges(struct tok_reader *r, const json_t *list) {
         return ERR_NOMEM;
     }
     for (int64_t i = 0; i < n; i++) {
-        int rc = read_merge(r->cfg.where, json_array_get(list, (size_t)i), i, r->merge + 2 * i);
+        int rc = read_merge(r, vocab, json_array_get(list, (size_t)i), i, r->merge + 2 * i);
         if (rc) {
             return rc;
         }
@@ -260,7 +292,7 @@ static int read_bpe(struct tok_reader *r, const json_t *model, int32_t n_least) 
         return rc;
     }
     own_ids(r, vocab);
-    rc = read_merges(r, json_object_get(model, "merges"));
+    rc = read_merges(r, vocab, json_object_get(model, "merges"));
     rc = rc ? rc : read_unk(r, model);
     return rc ? rc : read_habits(r, model);
 }

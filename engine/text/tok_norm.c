@@ -33,6 +33,30 @@ static int replace(const uint8_t *p, int64_t n, const struct tok_norm *s, struct
     return rc;
 }
 
+/* replace of one byte, which may be in every place. */
+static int replace_byte(const uint8_t *p, int64_t n, const struct tok_norm *s, struct buf *out) {
+    char part[512];
+    int64_t k = 0;
+    int rc = 0;
+    if (s->to.n >= (int32_t)sizeof part) {
+        return replace(p, n, s, out);
+    }
+    for (int64_t i = 0; i < n && !rc; i++) {
+        if (k + s->to.n + 1 > (int64_t)sizeof part) {
+            rc = buf_add(out, part, k);
+            k = 0;
+        }
+        if (p[i] != (uint8_t)s->from.p[0]) {
+            part[k++] = (char)p[i];
+            continue;
+        }
+        for (int32_t j = 0; j < s->to.n; j++) {
+            part[k++] = s->to.p[j];
+        }
+    }
+    return rc ? rc : buf_add(out, part, k);
+}
+
 static utf8proc_category_t category(uint32_t cp) {
     return utf8proc_category((utf8proc_int32_t)cp);
 }
@@ -246,7 +270,7 @@ static int step(struct tok_work *w, int32_t i, const uint8_t *p, int64_t n, stru
         return rc ? rc : buf_add(out, p, n);
     }
     case TOK_NORM_REPLACE:
-        return replace(p, n, s, out);
+        return s->from.n == 1 ? replace_byte(p, n, s, out) : replace(p, n, s, out);
     case TOK_NORM_REGEX:
         return tok_regex_replace(w, w->tok->norm_regex[i], p, n, s->to, out);
     case TOK_NORM_LOWER:

@@ -8,7 +8,7 @@
 #include "engine/base/err.h"
 #include "engine/text/tok_int.h"
 
-enum { SLOTS_MIN = 64 };
+enum { SLOTS_MIN = 64, MERGE_SLOTS_MAX = 1 << 28, FILTER_TIMES = 8, FILTER_MAX = 1 << 28 };
 
 static uint64_t mix(uint64_t h, uint64_t w) {
     h = (h ^ w) * 0x9e3779b97f4a7c15U;
@@ -98,12 +98,14 @@ int32_t tok_vocab_find(const struct tok_vocab *v, const uint8_t *key, int64_t n)
 
 int tok_merges_init(struct tok_merges *m, int64_t n) {
     int64_t slots = slots_for(n);
-    if (slots > UINT32_MAX) {
+    if (slots > MERGE_SLOTS_MAX) {
         return err_set(ERR_LIMIT, "%lld merges are too many", (long long)n);
     }
-    *m = (struct tok_merges){.mask = (uint32_t)(slots - 1)};
+    int64_t bits = i64_min(slots * FILTER_TIMES, FILTER_MAX);
+    *m = (struct tok_merges){.mask = (uint32_t)(slots - 1), .filter_mask = (uint32_t)(bits - 1)};
     m->slot = mem_array(MEM_TEXT, slots, sizeof *m->slot);
-    if (!m->slot) {
+    m->filter = mem_array(MEM_TEXT, bits / 64, sizeof *m->filter);
+    if (!m->slot || !m->filter) {
         return ERR_NOMEM;
     }
     for (int64_t i = 0; i < slots; i++) {
@@ -114,22 +116,12 @@ int tok_merges_init(struct tok_merges *m, int64_t n) {
 
 void tok_merges_fini(struct tok_merges *m) {
     mem_free(m->slot);
-}
-
-static uint32_t merge_slot(const struct tok_merges *m, int32_t left, int32_t right) {
-    uint64_t h = mix(0, (uint64_t)(uint32_t)left << 32 | (uint32_t)right);
-    uint32_t i = (uint32_t)(h ^ (h >> 32)) & m->mask;
-    while (m->slot[i].left >= 0 && (m->slot[i].left != left || m->slot[i].right != right)) {
-        i = (i + 1) & m->mask;
-    }
-    return i;
+    mem_free(m->filter);
 }
 
 void tok_merges_add(struct tok_merges *m, struct tok_merge e) {
-    m->slot[merge_slot(m, e.left, e.right)] = e;
-}
-
-const struct tok_merge *tok_merges_find(const struct tok_merges *m, int32_t left, int32_t right) {
-    const struct tok_merge *e = &m->slot[merge_slot(m, left, right)];
-    return e->left >= 0 ? e : NULL;
+    uint64_t h = tok_merges_hash(e.left, e.right);
+    uint32_t bit = (uint32_t)(h >> 36) & m->filter_mask;
+    m->filter[bit >> 6] |= 1ULL << (bit & 63);
+    m->slot[tok_merges_slot(m, h, e.left, e.right)] = e;
 }
