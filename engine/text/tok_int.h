@@ -420,7 +420,7 @@ enum { TOK_SMALL = 128, TOK_NO_RANK = INT32_MAX };
 struct tok_small {
     int32_t n;
     int32_t id[TOK_SMALL];
-    uint32_t key[TOK_SMALL];
+    uint64_t key[TOK_SMALL];
     int32_t made[TOK_SMALL]; /* what the pair at a place becomes; -1: ask by rank */
     uint8_t prev[TOK_SMALL];
     uint8_t next[TOK_SMALL];

@@ -1,8 +1,9 @@
 /* The two tables of BPE: text -> id, and (left id, right id) -> (rank, merged id).
  *
- * Open addressing with linear probing, a power of two of slots, at most half full; built once,
- * then read only. Invariant: every slot holds -1 or an id whose key hashes to a run of used slots
- * that ends there. */
+ * Open addressing with linear probing, a power of two of slots; built once, then read only. At most
+ * half are full; of merges four fifths, since a filter turns most pairs away and the table's size
+ * is what counts: it should stay in the cache. Invariant: every slot holds -1 or an id whose key
+ * hashes to a run of used slots that ends there. */
 #include <string.h>
 
 #include "engine/base/err.h"
@@ -32,16 +33,17 @@ uint64_t tok_hash(const uint8_t *p, int64_t n) {
     return h ^ (h >> 32);
 }
 
-static int64_t slots_for(int64_t n) {
+/* in: least: slots wanted */
+static int64_t slots_for(int64_t least) {
     int64_t s = SLOTS_MIN;
-    while (s < 2 * n) {
+    while (s < least) {
         s *= 2;
     }
     return s;
 }
 
 int tok_vocab_init(struct tok_vocab *v, int32_t n_vocab) {
-    int64_t slots = slots_for(n_vocab);
+    int64_t slots = slots_for(2 * (int64_t)n_vocab);
     *v = (struct tok_vocab){.mask = (uint32_t)(slots - 1), .n = n_vocab};
     buf_init(&v->bytes, MEM_TEXT, INT32_MAX);
     v->key = mem_array(MEM_TEXT, n_vocab, sizeof *v->key);
@@ -97,7 +99,7 @@ int32_t tok_vocab_find(const struct tok_vocab *v, const uint8_t *key, int64_t n)
 }
 
 int tok_merges_init(struct tok_merges *m, int64_t n) {
-    int64_t slots = slots_for(n);
+    int64_t slots = slots_for(n + n / 4);
     if (slots > MERGE_SLOTS_MAX) {
         return err_set(ERR_LIMIT, "%lld merges are too many", (long long)n);
     }

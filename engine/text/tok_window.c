@@ -22,7 +22,7 @@
 #include "engine/base/err.h"
 #include "engine/text/tok_int.h"
 
-enum { WINDOW = 32, WINDOW_MAX = 8192, LOOK = 12, FEW = 8, MANY = 200 };
+enum { WINDOW = 64, WINDOW_MAX = 8192, LOOK = 32, FEW = 8, MANY = 200 };
 enum { BACK_FIRST = 2, BACK_TIMES = 3, BACK_MAX = 500 };
 
 static int reserve(struct tok_work *w, int64_t n) {

@@ -14,6 +14,7 @@
 #include <utf8proc.h>
 
 #include "engine/base/err.h"
+#include "engine/text/utf8_int.h"
 
 static int32_t expect(uint8_t c, uint8_t *lo, uint8_t *hi) {
     *lo = 0x80;
@@ -297,24 +298,6 @@ normalize(enum utf8_form form, const uint8_t *p, int64_t n, struct buf *out, str
     return rc;
 }
 
-/* True for characters that are their own NFC and never combine with what stands before them (they
- * may combine with a mark behind them). Not all such characters, but whole common scripts. */
-static bool nfc_plain(uint32_t cp) {
-    static const uint32_t ranges[][2] = {
-        {0x400, 0x482},   {0x2010, 0x2027}, {0x3001, 0x3029}, {0x3041, 0x3094}, {0x30a1, 0x30fa},
-        {0x3400, 0x4dbf}, {0x4e00, 0x9fff}, {0xac00, 0xd7a3}, {0xff01, 0xffee}, {0x1f300, 0x1faff},
-    };
-    if (cp < 0x300) {
-        return true;
-    }
-    for (int32_t i = 0; i < ARRAY_LEN(ranges); i++) {
-        if (cp <= ranges[i][1]) {
-            return cp >= ranges[i][0];
-        }
-    }
-    return false;
-}
-
 /* End of the stretch of plain characters at p[i]. out: *last is where its last character begins */
 static int64_t plain_end(const uint8_t *p, int64_t n, int64_t i, int64_t *last) {
     *last = i;
@@ -326,7 +309,7 @@ static int64_t plain_end(const uint8_t *p, int64_t n, int64_t i, int64_t *last) 
             continue;
         }
         int32_t k = utf8_get(p + i, &cp);
-        if (!nfc_plain(cp)) {
+        if (!utf8_nfc_plain(cp)) {
             break;
         }
         *last = i;
@@ -339,7 +322,7 @@ static int64_t strange_end(const uint8_t *p, int64_t n, int64_t i) {
     while (i < n) {
         uint32_t cp;
         int32_t k = utf8_get(p + i, &cp);
-        if (nfc_plain(cp)) {
+        if (utf8_nfc_plain(cp)) {
             break;
         }
         i += k;
