@@ -150,9 +150,12 @@ bool tok_added_next(const struct tok *tok, struct tok_search *f, struct tok_hit 
             f->blank_end = end < f->blank_end ? f->blank_end : blanks_after(p, n, end);
             end = f->blank_end;
         }
+        f->done = end;
+        if (start >= end) { /* why: its text went to the blanks of the match before */
+            continue;
+        }
         *hit = (struct tok_hit){.start = start, .end = end, .id = a->id};
         f->from = i;
-        f->done = end;
         return true;
     }
     f->from = n;

@@ -342,8 +342,9 @@ static int pre_punctuation(struct tok_reader *r, const json_t *o, const char *ty
 }
 
 static int pre_whitespace(struct tok_reader *r, const json_t *o, const char *type) {
-    static const char words[] =
-        "[\\w\\p{Nl}\\x{200c}\\x{200d}]+|[^\\w\\p{Nl}\\x{200c}\\x{200d}\\s]+";
+    /* \w of Rust, which takes letter-like signs and joiners, too */
+    static const char words[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]+|"
+                                "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}\\s]+";
     (void)o;
     (void)type;
     return add_step(r, (struct tok_step){.kind = TOK_STEP_REGEX,

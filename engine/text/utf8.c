@@ -164,10 +164,16 @@ bool utf8_is_lower(uint32_t cp) {
     return category(cp) == UTF8PROC_CATEGORY_LL;
 }
 
+/* Signs that are Alphabetic: circled, squared and negative letters. */
+static bool is_letter_sign(uint32_t cp) {
+    return (cp >= 0x24b6 && cp <= 0x24e9) || (cp >= 0x1f130 && cp <= 0x1f149) ||
+           (cp >= 0x1f150 && cp <= 0x1f169) || (cp >= 0x1f170 && cp <= 0x1f189);
+}
+
 bool utf8_is_word(uint32_t cp) {
     utf8proc_category_t c = category(cp);
     return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_ND) || c == UTF8PROC_CATEGORY_NL ||
-           c == UTF8PROC_CATEGORY_PC;
+           c == UTF8PROC_CATEGORY_PC || cp == 0x200c || cp == 0x200d || is_letter_sign(cp);
 }
 
 bool utf8_is_punct(uint32_t cp) {
