@@ -130,16 +130,16 @@ static int border_holds(
 }
 
 /* Where to end a window that may go up to symbol `to` of n, behind
- * `done`. */
+ * `past`. */
 static int32_t
-window_end(const struct tok_work *w, const uint8_t *bytes, int64_t to, int32_t done, int32_t n) {
+window_end(const struct tok_work *w, const uint8_t *bytes, int64_t to, int32_t past, int32_t n) {
     int32_t most = (int32_t)to;
     int32_t best = most;
     int32_t high = -1;
     if (most >= n) {
         return n;
     }
-    for (int32_t e = most; e > most - LOOK && e > done && high != TOK_NO_RANK; e--) {
+    for (int32_t e = most; e > most - LOOK && e > past && high != TOK_NO_RANK; e--) {
         int32_t rank = rank_at(w, bytes, e - 1);
         best = rank > high ? e : best;
         high = i32_max(high, rank);
@@ -208,16 +208,17 @@ static int ask(struct tok_work *w,
 int tok_window_run(struct tok_work *w, const uint8_t *bytes, int32_t n) {
     struct before o = {.a = -1};
     int32_t base = w->out->n;
-    int32_t done = 0;
+    int32_t at = 0;   /* symbols in the tokens so far */
+    int32_t past = 0; /* the window must end behind this one */
     int32_t back = 0;
     int32_t window = WINDOW;
     int rc = 0;
     w->lens.n = 0;
-    while (done < n && !rc) {
+    while (at < n && !rc) {
         bool all = back > BACK_MAX;
-        int32_t from = take_back(w, base, all ? INT32_MAX : back, done);
-        int64_t to = from + i64_div_up((int64_t)done + 1 - from, window) * window;
-        int32_t end = all ? n : window_end(w, bytes, i64_min(to, n), done, n);
+        int32_t from = take_back(w, base, all ? INT32_MAX : back, at);
+        int64_t to = from + i64_div_up((int64_t)past + 1 - from, window) * window;
+        int32_t end = all ? n : window_end(w, bytes, i64_min(to, n), past, n);
         int32_t k = w->out->n;
         bool holds = true;
         rc = same_symbols(w, &o, from, end - from) ? repeat(w, &o, base)
@@ -225,18 +226,19 @@ int tok_window_run(struct tok_work *w, const uint8_t *bytes, int32_t n) {
         if (!rc && k > base) {
             rc = ask(w, bytes, base, from, k, &o, &holds);
         }
-        window = next_window(window, w->out->n - k);
         if (!rc && !holds) {
-            done = take_back(w, k, INT32_MAX, end);
+            at = take_back(w, k, INT32_MAX, end);
             back = back > 0 ? back * BACK_TIMES : BACK_FIRST;
             o.n = 0;
-        } else {
-            o.from = from;
-            o.n = end - from;
-            o.k = k;
-            done = end;
-            back = 0;
+            continue;
         }
+        window = next_window(window, w->out->n - k);
+        o.from = from;
+        o.n = end - from;
+        o.k = k;
+        at = end;
+        past = end;
+        back = 0;
     }
     return rc;
 }
