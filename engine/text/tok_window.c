@@ -170,6 +170,7 @@ struct before {
 static int repeat(struct tok_work *w, const struct before *o, int32_t base) {
     int32_t k = w->out->n;
     int rc = 0;
+    w->n_ops += k - o->k;
     for (int32_t i = o->k; i < k && !rc; i++) {
         rc = add(w, w->out->v[i], w->lens.v[i - base]);
     }
