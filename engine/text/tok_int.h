@@ -349,6 +349,7 @@ int tok_regex_replace(struct tok_work *w,
 #define TOK_PAT_BLANKS  "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define TOK_PAT_SIGNS   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" TOK_PAT_BLANKS
 #define TOK_PAT_QWEN2   TOK_PAT_WORDS "\\p{N}" TOK_PAT_SIGNS
+#define TOK_PAT_GROUPS  "\\d{1,3}(?=(?:\\d{3})*\\b)"
 #define TOK_PAT_LLAMA3  TOK_PAT_WORDS "\\p{N}{1,3}" TOK_PAT_SIGNS
 enum tok_scan_kind {
     TOK_SCAN_NONE,
@@ -356,6 +357,7 @@ enum tok_scan_kind {
     TOK_SCAN_QWEN2,    /* one number a piece */
     TOK_SCAN_LLAMA3,   /* up to three */
     TOK_SCAN_LINE_END, /* \s+$ */
+    TOK_SCAN_GROUPS,   /* digits in threes, counted from the right */
     TOK_SCAN_N
 };
 enum tok_scan_kind tok_scan_known(struct tok_str pattern);
@@ -366,6 +368,9 @@ int tok_scan_init(struct tok *tok);
 int64_t tok_scan_next(
     const uint8_t *class, enum tok_scan_kind kind, const uint8_t *p, int64_t n, int64_t i);
 int64_t tok_scan_line_end(const uint8_t *p, int64_t n, int64_t i, int64_t *start);
+/* GROUPS: the next run of digits at or behind i that no word character follows; *start, its end,
+ * and its number of digits in *count; n and *start n when there is none. */
+int64_t tok_scan_digits(const uint8_t *p, int64_t n, int64_t i, int64_t *start, int64_t *count);
 
 /* tok_script_tab.c: a number for each script, 0 for none. */
 uint8_t tok_script(uint32_t cp);

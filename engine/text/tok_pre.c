@@ -155,6 +155,28 @@ static int split_lines(struct cut *c, const uint8_t *p, int64_t n) {
     return rc;
 }
 
+/* Digits in threes from the right, with what is left over in front. */
+static int split_groups(struct cut *c, const uint8_t *p, int64_t n) {
+    int64_t done = 0;
+    int rc = 0;
+    while (done < n && !rc) {
+        int64_t start;
+        int64_t count;
+        int64_t end = tok_scan_digits(p, n, done, &start, &count);
+        rc = start > done ? part(c, done, start, false) : 0;
+        for (int64_t i = start; i < end && !rc;) {
+            int64_t from = i;
+            uint32_t cp;
+            do {
+                i += utf8_get(p + i, &cp);
+            } while (--count % 3 != 0);
+            rc = part(c, from, i, true);
+        }
+        done = end;
+    }
+    return rc;
+}
+
 static int split_scan(struct cut *c, const uint8_t *p, int64_t n) {
     const struct tok *t = c->w->tok;
     enum tok_scan_kind kind = (enum tok_scan_kind)t->scan[c->k];
@@ -164,6 +186,9 @@ static int split_scan(struct cut *c, const uint8_t *p, int64_t n) {
     }
     if (kind == TOK_SCAN_LINE_END) {
         return split_lines(c, p, n);
+    }
+    if (kind == TOK_SCAN_GROUPS) {
+        return split_groups(c, p, n);
     }
     for (int64_t i = 0; i < n && !rc;) {
         int64_t end = tok_scan_next(t->class, kind, p, n, i);

@@ -102,6 +102,7 @@ static const struct family families[] = {
     {"glm4 glm5", F_WHOLE, {TOK_PAT_LLAMA3}},
     {"gpt-4o llama4 kanana2 talkie minimax-m2", 0, {O200K}},
     {"granite-embed-multi-97m", F_WHOLE, {O200K}},
+    {"tiny_aya cohere2moe", 0, {TOK_PAT_GROUPS, O200K}},
     {"tekken", F_WHOLE | F_BOS, {TEKKEN}},
     {"falcon", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", TOK_PAT_GPT2, "[0-9][0-9][0-9]"}},
     {"deepseek-llm", 0, {"[\\r\\n]", DEEPSEEK_LETTERS, DEEPSEEK_SIGNS, "\\s+$", CJK, "\\p{N}+"}},

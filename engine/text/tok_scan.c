@@ -4,10 +4,11 @@
  *     GPT2    's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\s L N]+|\s+(?!\S)|\s+
  *     QWEN2   (?i:the same)|[^\r\n L N]?L+|N| ?[^\s L N]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
  *     LLAMA3  as QWEN2, with N{1,3}
+ *     GROUPS  \d{1,3}(?=(?:\d{3})*\b)    1234567 -> 1 234 567, unless a word goes on behind
  *
- * with L for \p{L}, N for \p{N}. Every character falls into a match, so a text is cut without gaps.
- * A run of blanks is looked through at most three times: up to its last line end, up to its last
- * character, the rest.
+ * with L for \p{L}, N for \p{N}. In the first three every character falls into a match, so a text
+ * is cut without gaps. A run of blanks is looked through at most three times: up to its last line
+ * end, up to its last character, the rest.
  *
  * A character has one of five classes; those of the lowest 65,536 are in a table of the tokenizer.
  * why: (?i:'s) also takes U+017F, the long s, whose upper case is S.
@@ -32,6 +33,7 @@ static const struct {
     {TOK_SCAN_QWEN2, TOK_PAT_QWEN2},
     {TOK_SCAN_LLAMA3, TOK_PAT_LLAMA3},
     {TOK_SCAN_LINE_END, "\\s+$"},
+    {TOK_SCAN_GROUPS, TOK_PAT_GROUPS},
 };
 
 enum tok_scan_kind tok_scan_known(struct tok_str pattern) {
@@ -242,6 +244,30 @@ int64_t tok_scan_line_end(const uint8_t *p, int64_t n, int64_t i, int64_t *start
             return k == n ? n : line;
         }
         i = k;
+    }
+    *start = n;
+    return n;
+}
+
+static bool is_digit(uint32_t cp) {
+    return cp < 0x80 ? cp >= '0' && cp <= '9' : utf8_is_digit(cp);
+}
+
+/* why: a run is counted once; the pattern as it stands looks to its end from every digit */
+int64_t tok_scan_digits(const uint8_t *p, int64_t n, int64_t i, int64_t *start, int64_t *count) {
+    while (i < n) {
+        uint32_t cp;
+        int32_t len = utf8_get(p + i, &cp);
+        *start = i;
+        *count = 0;
+        for (; i < n && is_digit(cp); ++*count) {
+            i += len;
+            len = i < n ? utf8_get(p + i, &cp) : 0;
+        }
+        if (*count > 0 && (i == n || !utf8_is_word(cp))) {
+            return i;
+        }
+        i += len;
     }
     *start = n;
     return n;

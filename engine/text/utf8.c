@@ -137,6 +137,10 @@ static utf8proc_category_t category(uint32_t cp) {
     return utf8proc_category((utf8proc_int32_t)cp);
 }
 
+bool utf8_is_digit(uint32_t cp) {
+    return category(cp) == UTF8PROC_CATEGORY_ND;
+}
+
 bool utf8_is_number(uint32_t cp) {
     utf8proc_category_t c = category(cp);
     return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;

@@ -44,7 +44,7 @@ TEXTS = [
     "", " ", "Hello world", "  Hello   World  ", "Hello, world! It's 2024.\n", "the<m>cat", "the <m> cat",
     "a<s>b</s> c", "<s> hello </s>", "café naïve Ångström", "cafe\u0301 A\u030a o\u0323\u0302", "ﬁ ﬂ ① Ⅷ ㎏ ½ Å",
     "你好，世界。こんにちは カタカナ ー 안녕", "Привет мир, ΑΒΓς ABΣ", "İstanbul ıI ŞŠ ß ẞ", "tab\tnew\nline\r\n  x",
-    "a\u00a0b\u2003c\u3000d\u200be\u2028f", "foo--bar-baz_qux", "don't WON'T we'll I'Ve 'S", "123 4567 ٣٤ ²³ ⅓",
+    "a\u00a0b\u2003c\u3000d\u200be\u2028f", "foo--bar-baz_qux", "don't WON'T we'll I'Ve 'S", "123 4567 12345678 12345a 1234567. 12_ ٣٤٥٦ ²³ ⅓",
     "🙂🙂 👩‍👩‍👧 🇩🇪 e\u0301\u0327\u0328", "▁the▁cat ▁ x", "<0x41> <0xe4>", "ab\x00\x01\x7f\x1fcd\ufeff\ufffd",
     "Day day DAY monday", "x[DAY]y [day] z", "foofoo foo bfoo foob", "aaaaaaaaaaaaaaaaaaaaaaaaa", "()[]{}<>!?;:\"",
     "   leading and trailing   ", "שלום עולם مرحبا", "हिन्दी ไทย ქართული",
@@ -213,7 +213,7 @@ PATTERNS = {
     "llama3": "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
     "qwen2": "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
     "o200k": "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-    "words": "\\w+|\\W", "line_end": "\\s+$", "lookbehind": "(?<=[a-z])(?=[A-Z ])", "possessive": "[^\\s]?+\\p{L}++|\\s",
+    "words": "\\w+|\\W", "groups": "\\d{1,3}(?=(?:\\d{3})*\\b)", "line_end": "\\s+$", "lookbehind": "(?<=[a-z])(?=[A-Z ])", "possessive": "[^\\s]?+\\p{L}++|\\s",
 }
 for k, v in PATTERNS.items():
     case("pattern_" + k, "byte", pre_tokenizer=seq("pre", T("Split", pattern={"Regex": v}, behavior="Isolated", invert=False),

@@ -220,7 +220,7 @@ static void test_tok_scanners_are_their_patterns(void **state) {
 #define HEAD "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
     static const char *const patterns[] = {
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-        HEAD "\\p{N}" TAIL, HEAD "\\p{N}{1,3}" TAIL, "\\s+$"};
+        HEAD "\\p{N}" TAIL, HEAD "\\p{N}{1,3}" TAIL, "\\s+$", "\\d{1,3}(?=(?:\\d{3})*\\b)"};
     static struct scan_vocab v[2];
     for (int32_t k = 0; k < ARRAY_LEN(patterns); k++) {
         char by_regex[512];
