@@ -204,7 +204,7 @@ static int piece(struct tok_reader *r, struct msg m, int32_t id) {
         return err_set(ERR_FORMAT, "%s: piece %d has no text of 1..%d bytes, or type %llu", m.where,
                        id, TOK_TOKEN_MAX, (unsigned long long)kind);
     }
-    r->score[id] = score;
+    r->score[id] = (double)score;
     r->kind[id] = (uint8_t)kind;
     return 0;
 }

@@ -129,7 +129,7 @@ int tok_create(const struct tok_spec *s, struct tok **out) {
     struct tok_added *added = mem_array(MEM_TEXT, s->n_vocab, sizeof *added);
     rc = (bpe ? !merge : !score) || !added ? ERR_NOMEM : spec_arrays(s, &c, merge, added);
     for (int32_t i = 0; i < s->n_vocab && !rc && score; i++) {
-        score[i] = s->score[i];
+        score[i] = (double)s->score[i];
     }
     if (!rc && bpe) {
         rc = spec_byte_level(s, &c, &bos);
