@@ -13,6 +13,8 @@
 #include "engine/text/tok_int.h"
 #include "engine/text/utf8.h"
 
+enum { SYMBOLS_MAX = 1 << 30 }; /* places of tok_merge.c have 30 bits */
+
 static int reserve(struct tok_work *w, int64_t n) {
     if (n <= w->n_init) {
         return 0;
@@ -131,7 +133,12 @@ int tok_bpe_word(struct tok_work *w, const uint8_t *p, int64_t n) {
     struct tok_small *s = &w->small;
     int64_t k = 0;
     bool ascii = false;
-    int rc = reserve(w, symbols_max(t, n));
+    int64_t most = symbols_max(t, n);
+    if (most > SYMBOLS_MAX) {
+        return err_set(ERR_LIMIT, "%s: a piece of %lld symbols, at most %d", t->cfg.where,
+                       (long long)most, SYMBOLS_MAX);
+    }
+    int rc = reserve(w, most);
     if (rc) {
         return rc;
     }

@@ -181,7 +181,7 @@ static void small_sort(int32_t *v, int64_t n) {
     }
 }
 
-/* Places are below 2^28: three passes of ten bits. */
+/* Places are below 2^30: three passes of ten bits. */
 static void radix_sort(int32_t *v, int32_t *tmp, int64_t n) {
     for (int32_t shift = 0; shift < 30; shift += 10) {
         int64_t start[1025] = {0};

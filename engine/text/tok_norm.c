@@ -237,19 +237,28 @@ spm(const struct tok *t, const struct tok_norm *s, const uint8_t *p, int64_t n, 
     int64_t floor = out->len;
     int rc = s->prefix && !s->suffix ? buf_add(out, mark, 3) : 0;
     bool after_blank = s->squeeze;
+    int64_t kept = i; /* what is from here to i stands as it is */
     while (i < n && !rc) {
         const uint8_t *q = spm_prefix(t, s, p + i, n - i, &used, &len);
+        if (q == p + i && len == used && (len == 1 ? *q != ' ' : !memchr(q, ' ', (size_t)len))) {
+            after_blank = false;
+            i += used;
+            continue;
+        }
+        rc = buf_add(out, p + kept, i - kept);
         while (after_blank && len > 0 && *q == ' ') {
             q++;
             len--;
         }
         if (len > 0) {
-            rc = spm_text(q, len, out);
+            rc = rc ? rc : spm_text(q, len, out);
             after_blank = q[len - 1] == ' ';
         }
         after_blank = after_blank && s->squeeze;
         i += used;
+        kept = i;
     }
+    rc = rc ? rc : buf_add(out, p + kept, n - kept);
     while (!rc && s->squeeze && out->len - floor >= 3 &&
            memcmp(out->data + out->len - 3, mark, 3) == 0) {
         out->len -= 3;
