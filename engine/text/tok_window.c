@@ -12,11 +12,10 @@
  * If not, the last tokens are taken back and merged anew together with the window, first a few,
  * then more; beyond BACK_MAX the whole piece is merged at once (tok_merge.c), which costs more but
  * is never wrong. Windows end where the pair that is cut has the highest rank of the last LOOK, or
- * is no merge at all, so most borders hold. Where tokens are long, so that a window holds only a
- * FEW, windows grow; they are powers of two from where they begin, and so are the tokens of a long
- * run of one character, whose borders then hold. A
- * window that equals the one before has its tokens. The working set stays in the cache, whatever
- * the length of the piece. */
+ * is no merge at all, and between characters, so most borders hold. Where tokens are long, so that
+ * a window holds only a FEW, windows grow; they are powers of two from where they begin, and so are
+ * the tokens of a long run of one character, whose borders then hold. A window that equals the one
+ * before has its tokens. The working set stays in the cache, whatever the length of the piece. */
 #include <string.h>
 
 #include "engine/base/err.h"
@@ -140,6 +139,9 @@ window_end(const struct tok_work *w, const uint8_t *bytes, int64_t to, int32_t p
         return n;
     }
     for (int32_t e = most; e > most - LOOK && e > past && high != TOK_NO_RANK; e--) {
+        if (bytes && (bytes[e] & 0xc0) == 0x80) {
+            continue;
+        }
         int32_t rank = rank_at(w, bytes, e - 1);
         best = rank > high ? e : best;
         high = i32_max(high, rank);
