@@ -237,7 +237,8 @@ static int check_kv(struct backend *be, const struct kv_view *kv) {
     }
     return supports_kv(be, kv->type)
                ? 0
-               : err_set(ERR_UNSUPPORTED, "backend cuda: KV cache of type %s, want F32, F16 or BF16",
+               : err_set(ERR_UNSUPPORTED,
+                         "backend cuda: KV cache of type %s, want F32, F16 or BF16",
                          dtype_info(kv->type)->name);
 }
 
