@@ -253,6 +253,7 @@ static void update_stats(struct engine *e) {
     s->kv_bytes_per_token = model_cfg_kv_bytes_per_token(&e->w->cfg, e->opts.kv_type);
     s->workspace_bytes = e->fw.bytes;
     s->ctx_max = e->opts.ctx_max;
+    s->events_max = e->events.cap;
     pthread_mutex_unlock(&e->stats_lock);
 }
 

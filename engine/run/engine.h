@@ -71,6 +71,7 @@ struct engine_stats {
     int64_t kv_bytes_per_token;
     int64_t workspace_bytes;
     int32_t ctx_max;
+    int32_t events_max; /* events that may wait for engine_poll */
 };
 
 /* Opens an engine on bound weights, which must outlive it. All memory is allocated here.
