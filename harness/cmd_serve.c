@@ -77,7 +77,7 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
         {"body-max", CLI_BYTES, &v.sv.body_max, "SIZE",
          "largest body; a larger one gets 413 [8MiB]", 0, 0},
         {"backlog-max", CLI_BYTES, &v.sv.backlog_max, "SIZE",
-         "unread bytes of a stream before it is cut [1MiB]", 0, 0},
+         "unread bytes of a stream before it is cut [4MiB]", 0, 0},
         {"header-timeout", CLI_DURATION, &v.sv.head_ns, "T", "for the first request's head [10s]",
          0, 0},
         {"idle-timeout", CLI_DURATION, &v.sv.idle_ns, "T",

@@ -36,7 +36,7 @@ enum {
 static const int64_t DEFAULT_BODY = 8 << 20;
 static const int64_t DEFAULT_BODIES = 256 << 20;
 static const int64_t DEFAULT_HEAD = 32 << 10;
-static const int64_t DEFAULT_BACKLOG = 1 << 20;
+static const int64_t DEFAULT_BACKLOG = 4 << 20;
 static const int64_t SECOND_NS = 1000000000;
 static const int64_t LAST_WORDS_NS = 2000000000; /* for errors to reach clients at the end */
 

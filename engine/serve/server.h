@@ -21,7 +21,7 @@ struct server_opts {
     int64_t body_max;       /* [8 MiB] bytes of one body; a larger one gets 413 */
     int64_t bodies_max;     /* [256 MiB] bytes of all bodies at once; more get 503 */
     int64_t head_bytes;     /* [32 KiB] memory of a connection, head included; more gets 431 */
-    int64_t backlog_max;    /* [1 MiB] bytes of a stream that may wait for its client */
+    int64_t backlog_max;    /* [4 MiB] bytes of a stream that may wait for its client */
     int64_t head_ns;        /* [10 s] for the first head of a connection */
     int64_t idle_ns;        /* [60 s] for a later head, for a body, and for a stalled reader */
 };
