@@ -3,13 +3,19 @@
  * before its descriptor is closed: shutdown can never hit another file.
  *
  * The limits are on the whole of a head or body, not on the gap between two bytes: who sends one
- * byte a second is cut like who sends none. */
+ * byte a second is cut like who sends none.
+ *
+ * why: libmicrohttpd 0.9.75 waits for edges, and one that it meets while there is data to read is
+ * gone when it comes to the end behind the data; a peer that hung up is therefore cut by us when
+ * the library has not begun to answer it LINGER_NS later. */
 #include "engine/serve/conns.h"
 
 #include <sys/socket.h>
 
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
+
+static const int64_t LINGER_NS = 100000000;
 
 int conns_init(struct conns *c, int32_t cap) {
     struct conns_slot *slot = mem_array(MEM_SERVE, cap, (int64_t)sizeof *slot);
@@ -75,11 +81,12 @@ void conns_phase(struct conns *c, uint64_t name, enum conns_phase phase, int64_t
     pthread_mutex_unlock(&c->lock);
 }
 
-void conns_hang_up(struct conns *c, uint64_t name) {
+void conns_hang_up(struct conns *c, uint64_t name, int64_t now_ns) {
     pthread_mutex_lock(&c->lock);
     struct conns_slot *s = find(c, name);
     if (s) {
         s->hung_up = true;
+        s->hung_up_ns = now_ns;
     }
     pthread_mutex_unlock(&c->lock);
 }
@@ -90,6 +97,12 @@ bool conns_hung_up(struct conns *c, uint64_t name) {
     bool is = !s || s->hung_up;
     pthread_mutex_unlock(&c->lock);
     return is;
+}
+
+/* Must it end? in: phases with a limit */
+static bool is_over(const struct conns_slot *s, int64_t now_ns, int64_t limit_ns) {
+    return now_ns - s->since_ns > limit_ns ||
+           (s->hung_up && now_ns - i64_max(s->since_ns, s->hung_up_ns) > LINGER_NS);
 }
 
 static void cut(struct conns_slot *s) {
@@ -113,9 +126,9 @@ int32_t conns_sweep(struct conns *c, int64_t now_ns, int64_t head_ns, int64_t id
         struct conns_slot *s = &c->slot[i];
         int64_t limit = s->phase == CONNS_FRESH ? head_ns : idle_ns;
         bool timed = s->phase == CONNS_FRESH || s->phase == CONNS_IDLE || s->phase == CONNS_BODY;
-        if (timed && !s->cut && now_ns - s->since_ns > limit) {
+        if (timed && !s->cut && is_over(s, now_ns, limit)) {
             cut(s);
-            n++;
+            n += s->hung_up ? 0 : 1;
         }
     }
     pthread_mutex_unlock(&c->lock);

@@ -16,11 +16,12 @@ enum conns_phase {
 
 struct conns_slot {
     enum conns_phase phase;
-    uint32_t age; /* counts the uses of the slot */
-    int fd;       /* the HTTP library's */
-    bool hung_up; /* the peer has closed its side */
-    bool cut;     /* shut down by us */
-    int64_t since_ns;
+    uint32_t age;       /* counts the uses of the slot */
+    int fd;             /* the HTTP library's */
+    bool hung_up;       /* the peer has closed its side */
+    bool cut;           /* shut down by us */
+    int64_t since_ns;   /* of the phase */
+    int64_t hung_up_ns; /* when hung_up */
 };
 
 struct conns {
@@ -44,14 +45,14 @@ void conns_remove(struct conns *c, uint64_t name);
 void conns_phase(struct conns *c, uint64_t name, enum conns_phase phase, int64_t now_ns);
 
 /* Notes that the peer has closed its side; is that so, or is the connection gone? */
-void conns_hang_up(struct conns *c, uint64_t name);
+void conns_hang_up(struct conns *c, uint64_t name, int64_t now_ns);
 bool conns_hung_up(struct conns *c, uint64_t name);
 
 /* Shuts a connection down in both directions; the HTTP library sees its end. */
 void conns_cut(struct conns *c, uint64_t name);
 
-/* Cuts all that take longer than head_ns for a first head, or idle_ns for a later head or a body.
- * out: how many */
+/* Cuts all that take longer than head_ns for a first head, or idle_ns for a later head or a body,
+ * and those whose peer has hung up before. out: how many took too long */
 int32_t conns_sweep(struct conns *c, int64_t now_ns, int64_t head_ns, int64_t idle_ns);
 
 int32_t conns_n_open(struct conns *c);

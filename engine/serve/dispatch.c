@@ -390,7 +390,7 @@ static void lost(struct dispatch *d, struct call *c) {
 }
 
 static void hang_up(struct dispatch *d, uint64_t conn_name) {
-    conns_hang_up(d->o.conns, conn_name);
+    conns_hang_up(d->o.conns, conn_name, clock_now_ns());
     for (int32_t i = 0; i < d->n_active; i++) {
         if (d->active[i]->conn_name == conn_name) {
             lost(d, d->active[i]);

@@ -31,7 +31,8 @@ enum {
     DEFAULT_CONNS = 1024,
     DEFAULT_CALLS = 256,
     COUNT_MAX = 1 << 20,
-    DISCARD_TIMES = 4 /* a refused body is read up to so many times the limit */
+    KERNEL_BACKLOG = 256 << 10, /* bytes of a stream in the kernel */
+    DISCARD_TIMES = 4           /* a refused body is read up to so many times the limit */
 };
 static const int64_t DEFAULT_BODY = 8 << 20;
 static const int64_t DEFAULT_BODIES = 256 << 20;
@@ -198,6 +199,9 @@ static void on_connection(void *cls,
     const union MHD_ConnectionInfo *i =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (i) {
+        /* why: what the kernel holds for a client that does not read is memory too */
+        const int most = (int)i64_min(s->o.backlog_max, KERNEL_BACKLOG);
+        setsockopt(i->connect_fd, SOL_SOCKET, SO_SNDBUF, &most, sizeof most);
         uint64_t name = conns_add(&s->conns, i->connect_fd, clock_now_ns());
         *socket_context = (void *)(uintptr_t)name;
         if (name && dispatch_watch(s->dispatch, i->connect_fd, name)) {

@@ -17,6 +17,7 @@ bool api_open(struct api_conn *c, int32_t port) {
     const struct timeval limit = {.tv_sec = API_TIMEOUT_S};
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     c->n_used = 0;
+    c->bare = false;
     buf_init(&c->in, MEM_TEST, API_REPLY_MAX);
     setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     if (connect(c->fd, (struct sockaddr *)&a, sizeof a) == 0) {
@@ -49,6 +50,7 @@ bool api_send(struct api_conn *c, const char *data, int64_t n) {
 bool api_request(
     struct api_conn *c, const char *method, const char *path, const char *more, const char *body) {
     struct buf b;
+    c->bare = strcmp(method, "HEAD") == 0;
     buf_init(&b, MEM_TEST, API_REPLY_MAX);
     int rc = buf_fmt(&b, "%s %s HTTP/1.1\r\nHost: test\r\n%s", method, path, more);
     rc = rc || !body ? rc : buf_fmt(&b, "Content-Length: %zu\r\n", strlen(body));
@@ -156,7 +158,9 @@ bool api_read(struct api_conn *c, struct api_reply *r) {
         return false;
     }
     const char *length = field(r, "Content-Length");
-    if (field(r, "Transfer-Encoding")) {
+    if (c->bare) {
+        r->whole = true;
+    } else if (field(r, "Transfer-Encoding")) {
         r->whole = read_chunks(c, r);
     } else if (length) {
         r->whole = move(c, strtol(length, NULL, 10), &r->body);

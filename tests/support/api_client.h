@@ -11,6 +11,7 @@ struct api_conn {
     int fd;        /* own; -1: closed */
     struct buf in; /* own; received and not used yet, from n_used on */
     int64_t n_used;
+    bool bare; /* the last request was a HEAD: its response has no body */
 };
 
 struct api_reply {

@@ -77,10 +77,14 @@ static void test_conns_limits_are_on_the_whole(void **state) {
     uint64_t again = conns_add(&c, a[0], 0);
     assert_true(again && again != na); /* the slot, another name */
     assert_true(conns_hung_up(&c, na) && !conns_hung_up(&c, again));
-    conns_hang_up(&c, na);
+    conns_hang_up(&c, na, 0);
     assert_false(conns_hung_up(&c, again));
-    conns_hang_up(&c, again);
+    conns_hang_up(&c, again, 3);
     assert_true(conns_hung_up(&c, again));
+    assert_int_equal(conns_sweep(&c, 100000003, INT64_MAX, INT64_MAX), 0);
+    assert_false(c.slot[0].cut);
+    assert_int_equal(conns_sweep(&c, 100000004, INT64_MAX, INT64_MAX), 0);
+    assert_true(c.slot[0].cut); /* hung up long enough; no time-out */
     conns_fini(&c);
     for (int32_t i = 0; i < 2; i++) {
         close(a[i]);
