@@ -17,6 +17,7 @@ struct serve {
     int32_t port;
     int64_t grace_ns;
     bool verbose;
+    bool json;
 };
 
 /* The key by the name of its variable; it is never printed. */
@@ -28,6 +29,23 @@ static int find_key(const struct cli_env *env, struct serve *v) {
     return v->sv.key && v->sv.key[0]
                ? 0
                : err_set(ERR_USAGE, "--api-key-env %s: the variable is not set", v->key_env);
+}
+
+/* Says where the server is, once it can be asked. */
+static int announce(const struct serve *v, const struct server *server, const char *engine) {
+    if (v->json) {
+        json_t *out = json_pack("{s:s, s:i, s:s, s:s}", "url", server_url(server), "port",
+                                server_port(server), "model", v->sv.name, "engine", engine);
+        if (!out) {
+            return err_set(ERR_FORMAT, "the model's name is no valid UTF-8");
+        }
+        json_dumpf(out, stdout, JSON_COMPACT);
+        printf("\n");
+        json_decref(out);
+    } else {
+        printf("serving %s at %s/v1 (%s)\n", v->sv.name, server_url(server), engine);
+    }
+    return fflush(stdout) == 0 ? 0 : err_set(ERR_IO, "cannot write standard output");
 }
 
 static int serve(struct serve *v, struct session *s) {
@@ -44,11 +62,8 @@ static int serve(struct serve *v, struct session *s) {
     if (rc) {
         return rc;
     }
-    printf("serving %s at %s/v1 (%s)\n", v->sv.name, server_url(server),
-           engine_describe(s->engine));
-    if (fflush(stdout) != 0) {
-        rc = err_set(ERR_IO, "cannot write standard output");
-    } else {
+    rc = announce(v, server, engine_describe(s->engine));
+    if (!rc) {
         interrupt_wait();
         server_drain(server, v->grace_ns);
     }
@@ -84,6 +99,7 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
          "for a later head, a body, a stalled reader [60s]", 0, 0},
         {"drain", CLI_DURATION, &v.grace_ns, "T", "after Ctrl-C, for what was begun [30s]", 0, 0},
         {"verbose", CLI_FLAG, &v.verbose, NULL, "a line on standard error for each request", 0, 0},
+        {"json", CLI_FLAG, &v.json, NULL, "say where it listens as one JSON line", 0, 0},
         SESSION_OPTS(v.so)};
     int rc = cli_parse(self, opts, ARRAY_LEN(opts), argc, argv, 1, 1, &args);
     if (rc || args.help) {
@@ -104,11 +120,8 @@ static int run(const struct cmd *self, const struct cli_env *env, int argc, char
     return rc;
 }
 
-const struct cmd cmd_serve = {
-    .name = "serve",
-    .summary = "Serve the OpenAI API over HTTP on the built-in engine.",
-    .usage = "MODEL [options]",
-    .example = "trilemma serve smollm2-135m --port 8000\n"
-               "  curl http://127.0.0.1:8000/v1/chat/completions -d '{\"messages\":\n"
-               "    [{\"role\": \"user\", \"content\": \"What is 2+2?\"}], \"max_tokens\": 32}'",
-    .run = run};
+const struct cmd cmd_serve = {.name = "serve",
+                              .summary = "Serve the OpenAI API over HTTP on the built-in engine.",
+                              .usage = "MODEL [options]",
+                              .example = "trilemma serve smollm2-135m --port 8000 --verbose",
+                              .run = run};
