@@ -19,6 +19,7 @@ static void hold_standard_descriptors(void) {
     }
 }
 
+/* For keys, whose variable a scenario names. */
 static const char *lookup(const char *name) {
     return getenv(name);
 }
