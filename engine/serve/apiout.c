@@ -21,6 +21,13 @@ static int head(const struct apiout *o, bool chunk, struct buf *out) {
 }
 
 static int chunk_end(const struct apiout *o, struct buf *out) {
+    if (o->each) {
+        return buf_fmt(out,
+                       "],\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,"
+                       "\"total_tokens\":%lld}}\n\n",
+                       (long long)o->now.n_prompt, (long long)o->now.n_new,
+                       (long long)(o->now.n_prompt + o->now.n_new));
+    }
     return buf_str(out, o->usage ? "],\"usage\":null}\n\n" : "]}\n\n");
 }
 

@@ -7,19 +7,21 @@
 
 enum { APIOUT_ID_MAX = 48 };
 
-/* What every object of one answer says. */
-struct apiout {
-    bool chat;  /* else a completion */
-    bool usage; /* chunks: "usage": null until the last */
-    char id[APIOUT_ID_MAX];
-    int64_t created_s;
-    const char *model; /* ref */
-};
-
 struct apiout_usage {
     int64_t n_prompt;
     int64_t n_new;
     int64_t n_cached; /* of the prompt */
+};
+
+/* What every object of one answer says. */
+struct apiout {
+    bool chat;               /* else a completion */
+    bool usage;              /* chunks: "usage": null until the last */
+    bool each;               /* chunks: usage so far, from now */
+    struct apiout_usage now; /* of the choice that is written next; n_cached is not known yet */
+    char id[APIOUT_ID_MAX];
+    int64_t created_s;
+    const char *model; /* ref */
 };
 
 /* All append to out. err: ERR_NOMEM, ERR_LIMIT; out may have got a part. */

@@ -207,11 +207,15 @@ static int take_stream_options(struct apibody *b, const char *name, const json_t
     for (; iter; iter = json_object_iter_next((json_t *)(uintptr_t)v, iter)) {
         key = json_object_iter_key(iter);
         flag = json_object_iter_value(iter);
-        if (!str_eq(key, "include_usage") || !(json_is_boolean(flag) || json_is_null(flag))) {
-            return apierr_set(b->e, 400, name, "%s.%.40s: want include_usage, true or false", name,
-                              key);
+        bool whole = str_eq(key, "include_usage");
+        bool each = str_eq(key, "continuous_usage_stats");
+        if (!(whole || each) || !(json_is_boolean(flag) || json_is_null(flag))) {
+            return apierr_set(b->e, 400, name,
+                              "%s.%.40s: want include_usage or continuous_usage_stats, true or "
+                              "false",
+                              name, key);
         }
-        b->r->usage = json_is_true(flag);
+        *(whole ? &b->r->usage : &b->r->each) = json_is_true(flag);
     }
     return 0;
 }
@@ -382,6 +386,7 @@ static int take_fields(struct apibody *b, json_t *body) {
 /* What fields say about each other. */
 static int check_together(struct apibody *b) {
     struct apireq *r = b->r;
+    r->each = r->each && r->usage; /* as in vLLM */
     if (r->usage && !r->stream) {
         return apierr_set(b->e, 400, "stream_options", "stream_options is given without stream");
     }

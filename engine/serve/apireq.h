@@ -44,6 +44,7 @@ struct apireq {
     bool seeded; /* sampling.seed was given */
     bool stream;
     bool usage; /* stream_options.include_usage */
+    bool each;  /* stream_options.continuous_usage_stats: vLLM's, in every chunk */
     bool logprobs;
     int32_t n_top; /* alternatives wanted of each token */
     struct sampling sampling;

@@ -119,12 +119,19 @@ static void fail_rc(struct dispatch *d, struct call *c, int rc) {
     fail(d, c, &e);
 }
 
+/* What the choice's next chunk says of its usage. */
+static void set_now(struct call *c, const struct choice *h) {
+    c->head.now =
+        (struct apiout_usage){.n_prompt = c->req.prompt[h->index / c->req.n].n, .n_new = h->n_tok};
+}
+
 /* What a choice has ready goes to the stream. */
 static int emit(struct dispatch *d, struct call *c, struct choice *h) {
     int rc = 0;
     if (!c->req.stream || c->failed) {
         return 0;
     }
+    set_now(c, h);
     if (h->n_ready > h->n_sent || (h->reason && !h->told && h->lp.n > 0)) {
         rc = apiout_delta(&c->head, h->index, buf_cstr(&h->text) + h->n_sent,
                           h->n_ready - h->n_sent, &h->lp, &c->pending);
@@ -296,6 +303,7 @@ static int begin_stream(struct dispatch *d, struct call *c) {
     int rc = 0;
     call_begin(c);
     for (int32_t i = 0; i < c->n_choice && c->head.chat && !rc; i++) {
+        set_now(c, &c->choice[i]);
         rc = apiout_role(&c->head, i, &c->pending);
     }
     touch(d, c);

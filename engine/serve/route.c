@@ -136,6 +136,7 @@ static enum MHD_Result hand_over(struct server *s, struct call *c) {
     uint64_t number = atomic_fetch_add(&s->n_answer, 1);
     c->head = (struct apiout){.chat = c->req.kind == APIREQ_CHAT,
                               .usage = c->req.usage,
+                              .each = c->req.each,
                               .created_s = clock_wall_ns() / 1000000000,
                               .model = s->o.name};
     snprintf(c->head.id, sizeof c->head.id, "%s-%016llx", c->head.chat ? "chatcmpl" : "cmpl",

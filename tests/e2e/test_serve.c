@@ -143,6 +143,7 @@ struct stream {
     int32_t n_finish;
     char reason[16];
     int64_t n_new; /* of the usage chunk; -1: none */
+    int64_t n_now; /* of the newest chunk of a choice; -1: none */
     bool done;
 };
 
@@ -165,7 +166,7 @@ static void take_choice(struct stream *s, json_t *c, bool chat) {
 /* Reads a whole stream; fails on anything that is not of the API's form. */
 static void stream(const char *path, const char *body, bool chat, struct stream *s) {
     struct api_reply r;
-    *s = (struct stream){.n_new = -1};
+    *s = (struct stream){.n_new = -1, .n_now = -1};
     for (int32_t i = 0; i < ARRAY_LEN(s->text); i++) {
         buf_init(&s->text[i], MEM_TEST, 1 << 24);
     }
@@ -181,6 +182,9 @@ static void stream(const char *path, const char *body, bool chat, struct stream 
             json_t *j = parse(p + 6, end - p - 6);
             json_t *c = at(j, "choices.0");
             if (c) {
+                json_t *now = at(j, "usage.completion_tokens");
+                assert_true(!now || json_integer_value(now) >= s->n_now);
+                s->n_now = now ? json_integer_value(now) : s->n_now;
                 take_choice(s, c, chat);
             } else {
                 s->n_new = json_integer_value(at(j, "usage.completion_tokens"));
@@ -212,16 +216,17 @@ static void test_serve_stream_equals_the_engine(void **state) {
     own_chat((struct sampling){.temperature = 0.9f, .seed = 11}, TOKENS, &want, &n);
     stream("/v1/chat/completions",
            chat_body("\"temperature\":0.9,\"seed\":11,\"max_tokens\":40,\"stream\":true,"
-                     "\"stream_options\":{\"include_usage\":true}"),
+                     "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}"),
            true, &s);
     check_buf(&s.text[0], &want);
     assert_true(s.n_role == 1 && s.n_finish == 1 && s.n_delta > 1 && s.n_new == n);
+    assert_true(s.n_now == n);
     assert_string_equal(s.reason, n == TOKENS ? "length" : "stop");
     stream_fini(&s);
     stream("/v1/chat/completions",
            chat_body("\"temperature\":0.9,\"seed\":11,\"max_tokens\":40,\"stream\":true"), true,
            &s);
-    assert_true(s.n_new == -1);
+    assert_true(s.n_new == -1 && s.n_now == -1);
     check_buf(&s.text[0], &want);
     stream_fini(&s);
     buf_fini(&want);

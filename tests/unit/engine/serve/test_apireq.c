@@ -80,7 +80,8 @@ static void test_apireq_every_field_is_taken(void **state) {
               "\"temperature\":0.5,\"top_p\":0.25,\"top_k\":7,\"min_p\":0.125,"
               "\"presence_penalty\":-1,\"frequency_penalty\":1.5,\"seed\":-5,"
               "\"stop\":[\"ab\",\"\\u00e9\"],\"stop_token_ids\":[3,4],\"n\":3,\"stream\":true,"
-              "\"stream_options\":{\"include_usage\":true},\"logprobs\":true,\"top_logprobs\":4,"
+              "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true},"
+              "\"logprobs\":true,\"top_logprobs\":4,"
               "\"user\":\"me\",\"metadata\":{\"k\":\"v\"},\"parallel_tool_calls\":true,"
               "\"service_tier\":\"auto\",\"response_format\":{\"type\":\"text\"},"
               "\"tool_choice\":\"none\",\"function_call\":\"none\",\"tools\":[],\"functions\":[],"
@@ -88,7 +89,8 @@ static void test_apireq_every_field_is_taken(void **state) {
     const struct sampling *p = &req.sampling;
     assert_true(p->temperature == 0.5f && p->top_p == 0.25f && p->top_k == 7 && p->min_p == 0.125f);
     assert_true(p->presence == -1 && p->frequency == 1.5f && p->seed == (uint64_t)-5);
-    assert_true(req.seeded && req.ignore_eos && req.stream && req.usage && req.logprobs);
+    assert_true(req.seeded && req.ignore_eos && req.stream && req.usage && req.each &&
+                req.logprobs);
     assert_true(req.max_new == 9 && req.min_new == 2 && req.n == 3 && req.n_top == 4);
     assert_int_equal(req.stop.n, 2);
     assert_true(req.stop.len[0] == 2 && memcmp(req.stop.word[0], "ab", 2) == 0);
