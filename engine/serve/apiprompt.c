@@ -31,9 +31,25 @@ static int take_ids(struct apibody *b, const char *where, const json_t *list, st
     return 0;
 }
 
+/* Refuses a text that cannot fit before time is spent on its tokens. */
+static int check_bytes(struct apibody *b, const char *where, int64_t n) {
+    int64_t most = b->env->text_max;
+    most = b->r->kind == APIREQ_TOKENIZE ? i64_max(most, APIREQ_TOKENIZE_BYTES) : most;
+    return b->env->text_max == 0 || n <= most
+               ? 0
+               : apierr_set(b->e, 400, where,
+                            "%s has %lld bytes of text; a context of %d tokens holds no more than "
+                            "%lld",
+                            where, (long long)n, b->env->ctx_max, (long long)most);
+}
+
 static int take_text(struct apibody *b, const char *where, const json_t *v, struct tok_ids *ids) {
     uint32_t flags = TOK_PARSE_SPECIAL | (b->r->no_special ? 0U : (uint32_t)TOK_ADD_SPECIAL);
-    int rc = model_need_tok(b->env->model);
+    int rc = check_bytes(b, where, (int64_t)json_string_length(v));
+    if (rc) {
+        return rc;
+    }
+    rc = model_need_tok(b->env->model);
     rc = rc ? rc
             : tok_encode(b->env->model->tok, json_string_value(v), (int64_t)json_string_length(v),
                          flags, ids);
@@ -166,6 +182,7 @@ static int take_message(struct apibody *b, size_t i, json_t *m, json_t *list) {
     if (rc) {
         return rc;
     }
+    b->n_text += (int64_t)json_string_length(text);
     json_t *out = json_object();
     json_t *name = json_object_get(m, "name");
     bool ok = out && json_object_set(out, "role", json_object_get(m, "role")) == 0 &&
@@ -188,6 +205,7 @@ static int take_messages(struct apibody *b) {
     for (size_t i = 0; i < n && !rc; i++) {
         rc = take_message(b, i, json_array_get(b->messages, i), list);
     }
+    rc = rc ? rc : check_bytes(b, "messages", b->n_text);
     if (!rc) {
         struct tok_ids *ids = &b->r->prompt[b->r->n_prompt++];
         rc = model_chat_ids(b->env->model, list, b->env->now_s, ids);

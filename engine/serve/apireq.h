@@ -19,7 +19,8 @@ enum {
     APIREQ_CHOICES_MAX = 128, /* prompts times n */
     APIREQ_TOP_MAX = 20,      /* alternatives of a token */
     APIREQ_MESSAGES_MAX = 4096,
-    APIREQ_COMPLETION_TOK = 16 /* new tokens when a completion does not say */
+    APIREQ_TOKENIZE_BYTES = 1 << 20, /* that TOKENIZE takes whatever the context is */
+    APIREQ_COMPLETION_TOK = 16       /* new tokens when a completion does not say */
 };
 
 /* What a body is read against. */
@@ -28,6 +29,7 @@ struct apireq_env {
     const char *name;          /* ref; the one model that is served */
     int32_t vocab;
     int32_t ctx_max;
+    int64_t text_max;   /* bytes of a longer text make more tokens than the context; 0: not known */
     const int32_t *eos; /* ref, [n_eos] tokens that end an answer */
     int32_t n_eos;
     int64_t now_s; /* for templates that print the date */

@@ -14,7 +14,8 @@ struct apibody {
     const json_t *messages;       /* ref; NULL: not given */
     const json_t *prompt;
     const json_t *tokens;
-    bool has_max; /* max_tokens was given */
+    bool has_max;   /* max_tokens was given */
+    int64_t n_text; /* bytes of the messages' contents */
 };
 
 /* Makes the prompts' ids of what the fields hold. err: as apireq_parse */

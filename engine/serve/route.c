@@ -126,6 +126,7 @@ static int parse(struct server *s, struct call *c, struct apierr *e) {
                              .name = s->o.name,
                              .vocab = s->o.model->weights->cfg.vocab,
                              .ctx_max = s->ctx_max,
+                             .text_max = s->text_max,
                              .eos = s->o.model->weights->cfg.eos,
                              .n_eos = s->o.model->weights->cfg.n_eos,
                              .now_s = clock_wall_ns() / 1000000000};

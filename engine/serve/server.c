@@ -298,6 +298,18 @@ static int start_threads(struct server *s) {
     return rc;
 }
 
+/* Bytes of the longest text that may fit the context: every token is its longest. */
+static int64_t longest_text(const struct tok *tok, int32_t ctx_max) {
+    int32_t longest = 1;
+    for (int32_t id = 0; tok && id < tok_n_vocab(tok); id++) {
+        int32_t n = 0;
+        if (tok_piece(tok, id, &n)) {
+            longest = i32_max(longest, n);
+        }
+    }
+    return (int64_t)longest * ctx_max;
+}
+
 int server_open(const struct server_opts *o, struct server **out) {
     pthread_condattr_t monotonic;
     struct engine_stats st;
@@ -310,6 +322,7 @@ int server_open(const struct server_opts *o, struct server **out) {
     fill_defaults(&s->o);
     engine_stats(o->engine, &st);
     s->ctx_max = st.ctx_max;
+    s->text_max = longest_text(o->model->tok, st.ctx_max);
     s->created_s = clock_wall_ns() / SECOND_NS;
     s->seed = rng_keyed((uint64_t)clock_wall_ns(), (uint64_t)getpid(), 0);
     metrics_init(&s->metrics);

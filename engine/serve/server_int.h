@@ -14,6 +14,7 @@ struct server {
     struct conns conns;
     struct metrics metrics;
     int32_t ctx_max;
+    int64_t text_max; /* as in struct apireq_env */
     int64_t created_s;
     uint64_t seed;             /* of ids and of requests without a seed */
     _Atomic uint64_t n_answer; /* ids given out */

@@ -304,6 +304,20 @@ static void test_apireq_prompt_longer_than_the_context_names_numbers(void **stat
     buf_fini(&b);
 }
 
+/* A text that cannot fit is refused by its bytes. */
+static void test_apireq_text_longer_than_any_context_is_not_tokenized(void **state) {
+    (void)state;
+    fix.env.text_max = 4;
+    bad(APIREQ_COMPLETION, "{\"prompt\":[\"hell\",\"hello\"]}", "prompt[1]",
+        "5 bytes of text; a context of 64 tokens holds no more than 4");
+    bad(APIREQ_CHAT,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"ab\"},{\"role\":\"user\",\"content\":"
+        "\"cde\"}]}",
+        "messages", "5 bytes of text");
+    good(APIREQ_TOKENIZE, "{\"prompt\":\"hello\"}");
+    apireq_fini(&req);
+}
+
 static void test_apireq_unknown_model_is_404(void **state) {
     (void)state;
     assert_int_not_equal(parse(APIREQ_CHAT, with(APIREQ_CHAT, "\"model\":\"gpt\"")), 0);
@@ -352,6 +366,7 @@ int main(void) {
         API_TEST(test_apireq_refuses_fields),
         API_TEST(test_apireq_refuses_bodies),
         API_TEST(test_apireq_prompt_longer_than_the_context_names_numbers),
+        API_TEST(test_apireq_text_longer_than_any_context_is_not_tokenized),
         API_TEST(test_apireq_unknown_model_is_404),
         API_TEST(test_apireq_without_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
