@@ -37,6 +37,8 @@ struct job {
     void *row_ctx; /* ref */
     int64_t first_run_ns;
     int32_t n_token; /* TOKEN events so far */
+    int32_t min_new; /* no stop token among the first of them */
+    bool logprob;    /* the probability of the token is wanted */
     int failed;      /* 0, or why it must end */
 };
 
@@ -178,6 +180,7 @@ static void update_stats(struct engine *e) {
     s->kv_bytes_per_token = model_cfg_kv_bytes_per_token(&e->w->cfg, e->opts.kv_type);
     s->workspace_bytes = e->fw.bytes;
     s->ctx_max = e->opts.ctx_max;
+    s->events_max = e->events.cap;
     pthread_mutex_unlock(&e->stats_lock);
 }
 
@@ -253,7 +256,8 @@ static int check_request(const struct engine *e, const struct engine_request *r)
     if (atomic_load(&e->dead)) {
         return err_set(ERR_DEVICE, "the engine has failed in an earlier step");
     }
-    if (r->n_ids < 1 || r->max_new < 0 || r->n_stop < 0 || r->n_stop > SEQ_STOP_MAX) {
+    if (r->n_ids < 1 || r->max_new < 0 || r->min_new < 0 || r->n_stop < 0 ||
+        r->n_stop > SEQ_STOP_MAX) {
         return err_set(ERR_RANGE, "request with %d prompt tokens, %d new tokens, %d stop tokens",
                        r->n_ids, r->max_new, r->n_stop);
     }
@@ -295,6 +299,8 @@ static int job_create(struct engine *e, const struct engine_request *r, struct j
     j->sampling = r->sampling;
     j->row = r->row;
     j->row_ctx = r->row_ctx;
+    j->min_new = r->min_new;
+    j->logprob = r->logprob || e->opts.logprobs;
     j->first_run_ns = -1;
     j->seq->user = j;
     j->seq->score = r->score;
@@ -398,6 +404,19 @@ static void emit_events(struct engine *e, int64_t now_ns) {
     }
 }
 
+/* Does the choice of the next token look at more than its row? */
+static bool is_adjusted(const struct job *j) {
+    return sampling_penalizes(&j->sampling) || j->n_token < j->min_new;
+}
+
+/* The row after penalties, and without stop tokens where it is too early for them. */
+static const float *adjust(struct engine *e, const struct job *j, const float *logits) {
+    const struct seq *q = j->seq;
+    bool early = j->n_token < j->min_new && !q->ignore_stop;
+    return sampler_adjust(&e->sampler, logits, &j->sampling, q->tok + q->n_prompt,
+                          q->n_known - q->n_prompt, q->stop, early ? q->n_stop : 0);
+}
+
 /* Uses one row of logits: the request's row function, then the sampler. */
 static void use_row(struct engine *e, int32_t item, int32_t pos, const float *logits) {
     const struct plan_item *it = &e->plan.item[item];
@@ -407,9 +426,10 @@ static void use_row(struct engine *e, int32_t item, int32_t pos, const float *lo
         rc = j->row(j->row_ctx, pos, logits, e->w->cfg.vocab);
     }
     if (!rc && it->sample) {
-        rc = sampler_pick(&e->sampler, logits, &j->sampling, pos + 1, &e->picked[item]);
+        const float *x = is_adjusted(j) ? adjust(e, j, logits) : logits;
+        rc = sampler_pick(&e->sampler, x, &j->sampling, pos + 1, &e->picked[item]);
         e->picked_logprob[item] = NAN;
-        if (!rc && e->opts.logprobs) {
+        if (!rc && j->logprob) {
             e->picked_logprob[item] = (float)((double)logits[e->picked[item]] -
                                               sampler_logsumexp(logits, e->w->cfg.vocab));
         }
@@ -421,7 +441,7 @@ static void use_row(struct engine *e, int32_t item, int32_t pos, const float *lo
 static bool wants_pick_alone(const struct engine *e, int32_t item) {
     const struct plan_item *it = &e->plan.item[item];
     const struct job *j = it->seq->user;
-    return it->sample && !j->row && j->sampling.temperature == 0 && !e->opts.logprobs;
+    return it->sample && !j->row && j->sampling.temperature == 0 && !j->logprob && !is_adjusted(j);
 }
 
 static int32_t item_of(const struct batch *b, int32_t t, int32_t item) {
