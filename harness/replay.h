@@ -1,21 +1,19 @@
-/* One point of a scenario against one engine: an open or closed loop in its own thread, the engine
- * in its own thread, and the recording in the caller's.
+/* One point of a scenario against one target: an open or closed loop in its own thread, the target
+ * in its own threads, and the recording in the caller's.
  *
  * The clock of a request starts at its intended time; when it was really handed over is kept beside
  * it. Every token event goes to the store as it happens. */
 #ifndef HARNESS_REPLAY_H
 #define HARNESS_REPLAY_H
 
-#include "engine/run/engine.h"
 #include "harness/load.h"
+#include "harness/target.h"
 #include "reports/store.h"
-
-enum { REPLAY_REQUESTS_MAX = 1 << 20 };
 
 struct replay_opts {
     const struct scenario *sc;
     const struct load *load;
-    struct engine *engine; /* ref, without requests in flight; the replay's while it runs */
+    struct target *target; /* ref, not started; the replay's while it runs */
     int32_t point;         /* index of the sweep point */
     struct store *store;   /* ref */
     int64_t run_id;
@@ -36,8 +34,8 @@ struct replay_result {
  * requests have the numbers 0, 1, ... of the store, those of the warm-up -1, -2, ... A request that
  * ended badly has an error class: refused_busy, refused, engine_error, interrupted, drain_timeout.
  * out:  *out also on failure, as far as the run went
- * err:  ERR_DB, ERR_NOMEM, ERR_LIMIT (more requests than REPLAY_REQUESTS_MAX), errors of the
- *       engine; what was recorded stays in the store */
+ * err:  ERR_DB, ERR_NOMEM, ERR_LIMIT (more requests than TARGET_REQUESTS_MAX), errors of the
+ *       target; what was recorded stays in the store */
 int replay_run(const struct replay_opts *o, struct replay_result *out);
 
 #endif

@@ -18,11 +18,12 @@
 #include "harness/progress.h"
 #include "harness/provenance.h"
 #include "harness/replay.h"
+#include "harness/target_engine.h"
 #include "reports/summary.h"
 
 enum { WHY_MAX = 1024 };
 
-struct target {
+struct member {
     struct session s; /* own */
     int64_t target_id;
 };
@@ -32,7 +33,7 @@ struct whole {
     const struct scenario *sc;
     struct store *store; /* own */
     struct scenario_run_result *res;
-    struct target *target; /* own, [n_targets] */
+    struct member *target; /* own, [n_targets] */
     struct progress bar;
     char label[96];
 };
@@ -85,7 +86,7 @@ static int check_target(struct whole *w, int32_t i) {
 
 static int record_target(struct whole *w, int32_t i) {
     int64_t checkpoint = 0;
-    struct target *t = &w->target[i];
+    struct member *t = &w->target[i];
     int rc = provenance_checkpoint(w->store, t->s.model, t->s.path, &checkpoint);
     struct store_target row = {.session_id = w->res->session_id,
                                .name = w->sc->targets[i].name,
@@ -164,15 +165,21 @@ static int replay(struct whole *w, int32_t i, int32_t point, int64_t run_id) {
     struct replay_result res;
     struct verdict v;
     struct engine_stats es;
-    struct target *t = &w->target[i];
+    struct member *t = &w->target[i];
     engine_stats(t->s.engine, &es);
     int rc = load_init(&load, w->sc, t->s.model->weights->cfg.vocab, es.ctx_max);
     if (rc) {
         return rc;
     }
+    struct target *target = NULL;
+    rc = target_engine_open(t->s.engine, &target);
+    if (rc) {
+        load_fini(&load);
+        return rc;
+    }
     struct replay_opts ro = {.sc = w->sc,
                              .load = &load,
-                             .engine = t->s.engine,
+                             .target = target,
                              .point = point,
                              .store = w->store,
                              .run_id = run_id,
@@ -181,6 +188,7 @@ static int replay(struct whole *w, int32_t i, int32_t point, int64_t run_id) {
     progress_begin(&w->bar, "run", 1, w->o->env->err_tty, w->o->quiet);
     rc = replay_run(&ro, &res);
     progress_end(&w->bar);
+    target_close(target);
     load_fini(&load);
     if (rc) {
         char why[WHY_MAX]; /* the first failure is the one to tell, whatever the second says */
