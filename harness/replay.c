@@ -237,7 +237,7 @@ static int write_request(struct replay *r, const struct entry *e) {
                               .last_token_ns = or_null(e->last_ns),
                               .end_ns = or_null(e->end_ns),
                               .n_prompt = or_null(e->n_prompt),
-                              .n_output = e->n_output,
+                              .n_output = or_null(e->n_output),
                               .n_output_first = or_null(e->n_output_first),
                               .n_output_is_estimated = e->is_estimated,
                               .n_cached_prompt = or_null(e->n_cached),
@@ -296,6 +296,10 @@ static int on_tokens(struct replay *r, struct entry *e, const struct target_even
         e->n_output_first = first_of(e->n_output_first, ev->n_tokens);
     }
     e->last_ns = t;
+    if (ev->is_whole && ev->n_tokens == 0) {
+        e->n_output = -1; /* nobody counted */
+        return 0;
+    }
     e->n_event++;
     e->n_output += ev->n_tokens;
     return store_token(r->o->store, &row);

@@ -34,7 +34,7 @@ struct session_opts {
          CLI_STR,                                                                                  \
          &(o).kv_type,                                                                             \
          "TYPE",                                                                                   \
-         "cache: f32, f16, bf16, f8 [f8 with a model's scales, bf16 on cuda, else f32]",                       \
+         "cache: f32, f16, bf16, f8 [f8 with a model's scales, bf16 on cuda, else f32]",           \
          0,                                                                                        \
          0},                                                                                       \
         {"kv-f16", CLI_FLAG, &(o).kv_f16, NULL, "the same as --kv-type f16", 0, 0}, {              \
