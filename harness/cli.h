@@ -21,8 +21,10 @@ struct cli_env {
     const char *hf_endpoint; /* HF_ENDPOINT */
     const char *no_color;    /* NO_COLOR */
     const char *tmpdir;      /* TMPDIR */
-    bool out_tty;            /* standard output is a terminal */
-    bool err_tty;            /* standard error is a terminal */
+    /* Value of a variable that a scenario names; NULL: unset. The pointer itself may be NULL. */
+    const char *(*lookup)(const char *name);
+    bool out_tty; /* standard output is a terminal */
+    bool err_tty; /* standard error is a terminal */
 };
 
 enum cli_type { CLI_FLAG, CLI_STR, CLI_I32, CLI_I64, CLI_F64, CLI_BYTES, CLI_DURATION };

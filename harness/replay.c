@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -33,9 +34,11 @@ static const int64_t POLL_NS = 2000000;     /* the caller looks for events so of
 static const int64_t SAMPLE_NS = 100000000; /* samples of the target */
 static const int64_t PROGRESS_NS = 200000000;
 static const int64_t LEAD_NS = 50000000;             /* thread start to the first intended time */
+static const int64_t AWAY_NS = 1000000000;           /* no answer for so long: the target is away */
+static const int64_t RETRY_NS = 100000000;           /* pause of a user whose target is away */
 static const int64_t DRAIN_DEFAULT_NS = 30000000000; /* of a scenario that names none */
 
-enum { TEXT_MAX = 160 };
+enum { TEXT_MAX = 160, NOTE_MAX = 400 };
 
 struct entry {
     int64_t seq;         /* number in the store */
@@ -88,6 +91,11 @@ struct replay {
     int32_t n_done;   /* entries that are over */
     int32_t all_done; /* entries below this are over */
     int64_t sampled_ns;
+
+    int64_t away_from_ns; /* the first of the requests in a row without any answer; -1: none */
+    int32_t n_away;       /* of them */
+    bool is_away;         /* long enough to say so */
+    int64_t away_ns;      /* all times together */
 };
 
 static int64_t now_of(const struct replay *r) {
@@ -250,12 +258,37 @@ static int write_request(struct replay *r, const struct entry *e) {
     return store_request(r->o->store, &q);
 }
 
+/* The way through the network; times of the wire are absolute. */
+static int write_wire(struct replay *r, const struct entry *e, const struct target_wire *w) {
+    const int64_t t0 = r->start_ns;
+    struct store_http q = {
+        .run_id = r->o->run_id,
+        .seq = e->seq,
+        .endpoint = w->endpoint,
+        .status = w->status > 0 ? w->status : STORE_NULL,
+        .is_reused = w->is_reused,
+        .n_retries = w->n_retries,
+        .handed_ns = w->handed_ns < 0 ? STORE_NULL : w->handed_ns - t0,
+        .dns_ns = or_null(w->dns_ns),
+        .connect_ns = or_null(w->connect_ns),
+        .tls_ns = or_null(w->tls_ns),
+        .first_write_ns = w->first_write_ns < 0 ? STORE_NULL : w->first_write_ns - t0,
+        .first_read_ns = w->first_read_ns < 0 ? STORE_NULL : w->first_read_ns - t0,
+        .n_bytes = w->n_bytes,
+        .n_events = w->n_events,
+        .n_reasoning = or_null(w->n_reasoning),
+        .retry_after_ns = or_null(w->retry_after_ns),
+        .token_count = w->token_count};
+    return store_http(r->o->store, &q);
+}
+
 /* Counts an entry as over, and gives its user back to the sender. */
 static void request_over(struct replay *r, const struct entry *e) {
     int64_t start = 0;
+    int64_t free_ns = e->end_ns + (r->n_away > 0 ? RETRY_NS : 0);
     r->n_done++;
     pthread_mutex_lock(&r->lock);
-    if (r->n_user > 0 && arrival_done(&r->arrival, e->end_ns, &start) && r->n_ready < r->n_user) {
+    if (r->n_user > 0 && arrival_done(&r->arrival, free_ns, &start) && r->n_ready < r->n_user) {
         r->ready[(r->ready_at + r->n_ready) % r->n_user] = start;
         r->n_ready++;
         pthread_cond_broadcast(&r->wake);
@@ -317,6 +350,36 @@ static void take_outcome(struct entry *e, const struct target_outcome *o) {
     }
 }
 
+/* Puts a sentence into the database. */
+static int note(struct replay *r, const char *what, double s, const char *why) {
+    char text[NOTE_MAX];
+    snprintf(text, sizeof text, "run %lld: %s%.1f s%s%s", (long long)r->o->run_id, what, s,
+             why ? ": " : "", why ? why : "");
+    return store_note(r->o->store, r->o->session_id, r->o->run_id, clock_wall_ns(), text);
+}
+
+/* Watches whether the target can be reached at all (law 4). err: ERR_NET to end the run */
+static int watch_reach(struct replay *r, const struct entry *e, const struct target_outcome *o) {
+    if (!o->is_unreachable) {
+        int64_t away = r->n_away > 0 ? e->end_ns - r->away_from_ns : 0;
+        bool was = r->is_away && e->end_ns > r->away_from_ns;
+        r->away_ns += was ? away : 0;
+        r->is_away = false;
+        r->n_away = 0;
+        return was ? note(r, "the target answers again, after ", (double)away * 1e-9, NULL) : 0;
+    }
+    r->away_from_ns = r->n_away++ == 0 ? e->intended_ns : r->away_from_ns;
+    int64_t away = e->end_ns - r->away_from_ns;
+    if (r->is_away || away < AWAY_NS) {
+        return 0;
+    }
+    r->is_away = true;
+    int rc = note(r, "the target gives no answer for ", (double)away * 1e-9, e->error_text);
+    return rc || !r->o->stop_on_error
+               ? rc
+               : err_set(ERR_NET, "no answer for %.1f s: %s", (double)away * 1e-9, e->error_text);
+}
+
 static int on_end(struct replay *r, struct entry *e, const struct target_event *ev) {
     e->end_ns = ev->t_ns - r->start_ns;
     take_outcome(e, ev->outcome);
@@ -325,8 +388,16 @@ static int on_end(struct replay *r, struct entry *e, const struct target_event *
     } else if (ev->end == TARGET_OK) {
         e->error_class = NULL; /* it was done before the cancel came */
     }
+    const struct target_outcome *o = ev->outcome;
+    int rc = ev->end == TARGET_CANCELED ? 0 : watch_reach(r, e, o);
     request_over(r, e);
-    return write_request(r, e);
+    int rc2 = write_request(r, e);
+    rc = rc ? rc : rc2;
+    rc = rc || !o->wire ? rc : write_wire(r, e, o->wire);
+    if (!rc && o->is_spread && e->n_event > 0) {
+        rc = store_spread(r->o->store, r->o->run_id, e->seq, e->n_event, e->n_output);
+    }
+    return rc;
 }
 
 /* The entry of an event's request (law 1). */
@@ -443,7 +514,7 @@ static int record(struct replay *r, bool *aborted) {
 }
 
 /* After a failure, with all threads gone: the last events, and an end for every request. */
-static int settle(struct replay *r) {
+static int settle(struct replay *r, const char *error_class) {
     int32_t n = 1;
     int rc = begin_new(r);
     while (!rc && n > 0) {
@@ -453,7 +524,7 @@ static int settle(struct replay *r) {
         struct entry *e = &r->entry[i];
         if (e->end_ns < 0) {
             e->end_ns = now_of(r);
-            e->error_class = r->o->target->broken;
+            e->error_class = error_class;
             rc = write_request(r, e);
         }
     }
@@ -494,7 +565,8 @@ static void fini(struct replay *r) {
 static int give_up(struct replay *r, int target_rc) {
     char why[256];
     str_copy(why, (int64_t)sizeof why, err_msg());
-    int rc = settle(r); /* a failure of the store would be the graver news */
+    int rc = settle(r, target_rc == ERR_NET ? "interrupted" : r->o->target->broken);
+    /* a failure of the store would be the graver news */
     return rc ? rc : err_set(target_rc, "%s", why);
 }
 
@@ -515,7 +587,7 @@ static int run_threads(struct replay *r, bool *aborted) {
     }
     target_stop(r->o->target);
     int sender_rc = atomic_load(&r->sender_rc);
-    int target_rc = rc == ERR_DB ? 0 : target_error(r->o->target);
+    int target_rc = rc == ERR_NET ? rc : (rc == ERR_DB ? 0 : target_error(r->o->target));
     if (target_rc) {
         return give_up(r, target_rc);
     }
@@ -534,6 +606,8 @@ int replay_run(const struct replay_opts *o, struct replay_result *out) {
         rc = run_threads(r, &out->aborted);
         out->aborted = out->aborted || rc != 0;
         out->end_ns = i64_max(0, now_of(r));
+        int64_t still_ns = r->is_away ? out->end_ns - r->away_from_ns : 0;
+        out->away_s = (double)(r->away_ns + still_ns) * 1e-9;
         /* why: a phase without a last arrival is not shorter for it, nor are its rates higher */
         bool whole = atomic_load(&r->reached_stop) && !out->aborted;
         out->measured_to_ns = whole ? r->stop_ns : i64_min(r->stop_ns, out->end_ns);

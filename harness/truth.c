@@ -340,6 +340,20 @@ static void take_path(struct truth_conn *c, const char *head, char name[CORPUS_N
     }
 }
 
+static void tell_echo(struct truth *t, struct truth_conn *c, const char *v) {
+    int n = v ? (int)i64_min((int64_t)strcspn(v, "\r\n\"\\"), CORPUS_NAME_MAX) : 0;
+    buf_clear(&t->frame);
+    int rc = buf_fmt(&t->frame,
+                     "HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\n"
+                     "Content-Length: %d\r\n\r\n{\"error\":\"%.*s\"}",
+                     n + 12, n, v ? v : "");
+    if (rc || !put(t, c, buf_cstr(&t->frame), t->frame.len)) {
+        drop(t, c);
+    } else {
+        over(t, c);
+    }
+}
+
 static void
 answer(struct truth *t, struct truth_conn *c, const char *head, int64_t n_head, int64_t n) {
     static const char mark[] = "trilemma-";
@@ -355,6 +369,10 @@ answer(struct truth *t, struct truth_conn *c, const char *head, int64_t n_head, 
     int32_t which = name[0] ? corpus_find(name) : -1;
     if (which >= 0) {
         tell_case(t, c, which);
+        return;
+    }
+    if (str_eq(name, "echo")) {
+        tell_echo(t, c, field(head, head + n_head, "Authorization"));
         return;
     }
     struct truth_record *r = record_of(t, c);
@@ -377,12 +395,15 @@ answer(struct truth *t, struct truth_conn *c, const char *head, int64_t n_head, 
 static bool take_request(struct truth *t, struct truth_conn *c) {
     const char *head = buf_cstr(&c->in);
     const char *end = strstr(head, "\r\n\r\n");
+    if (c->in.len >= 5 && strncmp(head, "POST ", 5) != 0) {
+        return false;
+    }
     if (!end) {
         return c->in.len < READ_MAX;
     }
     int64_t n_head = end + 4 - head;
     int64_t n_body = i64_max(0, number_at(field(head, end, "Content-Length")));
-    if (n_body > REQUEST_MAX - n_head || strncmp(head, "POST ", 5) != 0) {
+    if (n_body > REQUEST_MAX - n_head) {
         return false;
     }
     if (c->in.len < n_head + n_body) {

@@ -2,7 +2,8 @@
  * token at its planned time and keeps when it really did. The measure of the HTTP target.
  *
  * POST /v1/chat/completions, /v1/completions, /v1/responses answer by the schedule;
- * POST /NAME/v1/... gives the case NAME of the corpus (corpus.h) instead. The token times of
+ * POST /NAME/v1/... gives the case NAME of the corpus (corpus.h) instead, and /echo/v1/... refuses
+ * with the request's Authorization as its text. The token times of
  * request number k are found by its X-Request-Id. */
 #ifndef HARNESS_TRUTH_H
 #define HARNESS_TRUTH_H

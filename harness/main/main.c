@@ -19,6 +19,11 @@ static void hold_standard_descriptors(void) {
     }
 }
 
+/* For keys, whose variable a scenario names. */
+static const char *lookup(const char *name) {
+    return getenv(name);
+}
+
 int main(int argc, char **argv) {
     const struct cli_env env = {.home = getenv("HOME"),
                                 .xdg_cache = getenv("XDG_CACHE_HOME"),
@@ -30,6 +35,7 @@ int main(int argc, char **argv) {
                                 .hf_endpoint = getenv("HF_ENDPOINT"),
                                 .no_color = getenv("NO_COLOR"),
                                 .tmpdir = getenv("TMPDIR"),
+                                .lookup = lookup,
                                 .out_tty = isatty(STDOUT_FILENO) != 0,
                                 .err_tty = isatty(STDERR_FILENO) != 0};
     hold_standard_descriptors();
