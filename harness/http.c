@@ -264,11 +264,12 @@ static const struct target_ops ops = {.start = start,
                                       .stop = stop,
                                       .close = close_it};
 
-void http_load(const struct target *t, double *busy, int64_t *lag_ns_max) {
+void http_usage(const struct target *t, struct http_usage *u) {
     const struct http *h = (const struct http *)t;
     int64_t all = clock_now_ns() - atomic_load(&h->start_ns);
-    *busy = (double)atomic_load(&h->busy_ns) / (double)i64_max(1, all);
-    *lag_ns_max = atomic_load(&h->lag_ns);
+    u->busy = (double)atomic_load(&h->busy_ns) / (double)i64_max(1, all);
+    u->lag_ns_max = atomic_load(&h->lag_ns);
+    u->cpu_ns = atomic_load(&h->cpu_ns);
 }
 
 static int make_urls(struct http *h) {

@@ -19,8 +19,13 @@ struct http_opts {
  * own:  caller, target_close */
 int http_open(const struct http_opts *o, struct target **out);
 
-/* Share of the time since start that its thread worked, 0..1, and longest time from an event to the
- * next look at the sockets, nanoseconds. */
-void http_load(const struct target *t, double *busy, int64_t *lag_ns_max);
+/* What its thread did since target_start. */
+struct http_usage {
+    double busy;        /* share of the time that it worked, 0..1 */
+    int64_t lag_ns_max; /* longest time between two looks at the sockets */
+    int64_t cpu_ns;     /* processor time, as of the last tenth of a second; exact after stop */
+};
+
+void http_usage(const struct target *t, struct http_usage *u);
 
 #endif

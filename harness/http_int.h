@@ -96,6 +96,7 @@ struct http {
     char error[256]; /* written by the loop before rc */
     _Atomic int64_t busy_ns;
     _Atomic int64_t lag_ns;
+    _Atomic int64_t cpu_ns;
     _Atomic int64_t start_ns;
 
     /* the loop's own */

@@ -128,6 +128,7 @@ int http_loop_init(struct http *h) {
     h->looked_ns = 0;
     atomic_store(&h->busy_ns, 0);
     atomic_store(&h->lag_ns, 0);
+    atomic_store(&h->cpu_ns, 0);
     return 0;
 }
 
@@ -301,12 +302,20 @@ static void read_done(struct http *h) {
     }
 }
 
+static void keep_cpu_time(struct http *h) {
+    struct timespec t;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0) {
+        atomic_store(&h->cpu_ns, (int64_t)t.tv_sec * 1000000000 + t.tv_nsec);
+    }
+}
+
 /* Gives up what is silent or too long. */
 static void look(struct http *h, int64_t now) {
     if (now - h->looked_ns < LOOK_NS) {
         return;
     }
     h->looked_ns = now;
+    keep_cpu_time(h);
     for (int32_t i = h->n_active - 1; i >= 0; i--) {
         struct xfer *x = h->active[i];
         bool silent = x->heard_ns > 0 && now - x->heard_ns > h->stall_ns;
@@ -406,5 +415,6 @@ void *http_loop_run(void *arg) {
     while (!atomic_load(&h->stop)) {
         one_round(h);
     }
+    keep_cpu_time(h);
     return NULL;
 }
