@@ -397,7 +397,7 @@ int http_open(const struct http_opts *o, struct target **out) {
     h->api = s->api ? chunk_api_of(s->api) : CHUNK_CHAT;
     h->dialect = dialect_of(s->dialect);
     h->stream = !s->stream || str_eq(s->stream, "true");
-    h->kernel_time = s->timestamps && str_eq(s->timestamps, "kernel");
+    h->kernel_time = !s->timestamps || str_eq(s->timestamps, "kernel");
     h->timeout_ns = s->timeout_ns > 0 ? s->timeout_ns : TIMEOUT_NS;
     h->stall_ns = s->stall_ns > 0 ? s->stall_ns : STALL_NS;
     pthread_mutex_init(&h->lock, NULL);

@@ -113,6 +113,7 @@ struct http {
     struct xfer **by_tag; /* own, [TARGET_REQUESTS_MAX] */
     int64_t rx_ns;        /* kernel's time of what is being read; 0: unknown */
     int64_t wall_minus_mono_ns;
+    bool is_reset;     /* a look at the socket took the news of its reset from libcurl */
     int64_t looked_ns; /* last look for silence */
 };
 

@@ -7,8 +7,8 @@
  *
  * 1. A request is sent at its intended time: the timer wakes SPIN_NS early and the loop looks
  *    without sleeping until then. What is due goes out before the next socket is read.
- * 2. An event's time is taken when its bytes are read, one clock for each read; with kernel time it
- *    is when the first of them reached this machine.
+ * 2. An event's time is when the first byte of its read reached this machine, by the kernel's
+ * stamp, which a busy client does not move; else when it was read.
  * 3. Every request that came out of the inbox gets one END.
  * src: libcurl 7.88, curl_multi_socket_action(3); kernel, Documentation/networking/timestamping */
 #include <errno.h>
@@ -325,8 +325,10 @@ static void look(struct http *h, int64_t now) {
     }
 }
 
-/* When the first waiting byte of a socket reached the kernel, monotonic; 0: unknown. */
-static int64_t kernel_ns(const struct http *h, int fd) {
+/* When the first waiting byte of a socket reached the kernel, monotonic; 0: unknown. out:
+ * h->is_reset
+ */
+static int64_t kernel_ns(struct http *h, int fd) {
     char byte;
     union {
         char bytes[CMSG_SPACE(sizeof(struct timespec))];
@@ -337,7 +339,9 @@ static int64_t kernel_ns(const struct http *h, int fd) {
                          .msg_iovlen = 1,
                          .msg_control = control.bytes,
                          .msg_controllen = sizeof control.bytes};
-    if (recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT) <= 0) {
+    ssize_t n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
+    if (n <= 0) {
+        h->is_reset = n < 0 && errno == ECONNRESET;
         return 0;
     }
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
@@ -361,12 +365,20 @@ static void take_event(struct http *h, const struct epoll_event *e) {
         drain(fd);
         act(h, CURL_SOCKET_TIMEOUT, 0);
     } else {
-        h->rx_ns = h->kernel_time && (e->events & EPOLLIN) ? kernel_ns(h, fd) : 0;
+        bool is_plain = (e->events & (EPOLLIN | EPOLLERR | EPOLLHUP)) == EPOLLIN;
+        h->rx_ns = h->kernel_time && is_plain ? kernel_ns(h, fd) : 0;
+        if (h->is_reset) {
+            read_done(h); /* of others */
+        }
         int what = (e->events & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) |
                    (e->events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                    (e->events & EPOLLERR ? CURL_CSELECT_ERR : 0);
         act(h, fd, what);
         h->rx_ns = 0;
+        if (h->is_reset) {
+            read_done(h);
+            h->is_reset = false;
+        }
     }
 }
 

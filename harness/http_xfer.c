@@ -20,8 +20,10 @@ enum { READ_BYTES = 8192 };
 
 static const int64_t CONNECT_NS = 10000000000;
 
-static int64_t stamp(const struct http *h) {
-    return h->rx_ns > 0 ? h->rx_ns : clock_now_ns();
+/* Time of what is being read; never before what was there already. */
+static int64_t stamp(const struct xfer *x) {
+    int64_t t = x->h->rx_ns > 0 ? x->h->rx_ns : clock_now_ns();
+    return i64_max(t, i64_max(x->heard_ns, x->wire.first_write_ns));
 }
 
 static void tell(struct xfer *x, enum target_event_kind kind, int64_t t_ns) {
@@ -92,7 +94,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx) {
     static const char retry[] = "retry-after:";
     struct xfer *x = ctx;
     size_t n = size * count;
-    x->heard_ns = stamp(x->h);
+    x->heard_ns = stamp(x);
     if (x->wire.first_read_ns < 0) {
         x->wire.first_read_ns = x->heard_ns;
     }
@@ -124,7 +126,7 @@ static void head(struct xfer *x) {
 static size_t on_body(char *data, size_t size, size_t count, void *ctx) {
     struct xfer *x = ctx;
     size_t n = size * count;
-    x->heard_ns = stamp(x->h);
+    x->heard_ns = stamp(x);
     head(x);
     return reply_feed(&x->reply, data, (int64_t)n) ? n : 0;
 }
@@ -233,6 +235,9 @@ static enum reply_class class_of(const struct xfer *x, CURLcode code) {
                 {CURLE_PARTIAL_FILE, REPLY_CUT},
                 {CURLE_OUT_OF_MEMORY, REPLY_NO_MEMORY}};
     long os = 0;
+    if (x->h->is_reset && (code == CURLE_GOT_NOTHING || code == CURLE_PARTIAL_FILE)) {
+        return REPLY_RESET;
+    }
     for (int32_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (rows[i].code == code) {
             return rows[i].kind;

@@ -36,6 +36,9 @@ struct probe {
     int64_t *t_ns;   /* own, [n_requests][tokens] */
     int64_t start_ns;
     int64_t next_ns; /* intended offset of the next request; -1: unknown */
+    int64_t *ready;  /* own, [n_requests]: starts of users that are free again */
+    int32_t n_ready; /* of them, n_taken are used up */
+    int32_t n_taken;
     int32_t n_sent;
     int32_t n_over;
 };
@@ -51,9 +54,17 @@ static void take_end(struct probe *p, struct one *q, const struct target_event *
                  text ? text : "");
     }
     p->r->n_ok += q->ok ? 1 : 0;
-    if (arrival_done(&p->arrival, e->t_ns - p->start_ns, &start) && p->next_ns < 0) {
-        p->next_ns = start;
+    if (arrival_done(&p->arrival, e->t_ns - p->start_ns, &start)) {
+        p->ready[p->n_ready++] = start;
     }
+}
+
+/* The next start that is known. out: false when there is none */
+static bool next_start(struct probe *p) {
+    if (p->next_ns < 0 && p->n_taken < p->n_ready) {
+        p->next_ns = p->ready[p->n_taken++];
+    }
+    return p->next_ns >= 0 || arrival_next(&p->arrival, &p->next_ns);
 }
 
 static void take(struct probe *p, const struct target_event *e) {
@@ -77,8 +88,7 @@ static int submit_due(struct probe *p) {
     static const int32_t ids[PROMPT] = {1, 2, 3, 4, 5, 6, 7, 8};
     int rc = 0;
     while (!rc && p->n_sent < p->o->n_requests) {
-        if (p->next_ns < 0 && !arrival_next(&p->arrival, &p->next_ns)) {
-            p->next_ns = -1;
+        if (!next_start(p)) {
             return 0;
         }
         int64_t at = p->start_ns + p->next_ns;
@@ -140,7 +150,8 @@ static int open_all(struct probe *p) {
     rc = rc ? rc : arrival_init(&p->arrival, &o->arrival);
     p->one = mem_array(MEM_HARNESS, o->n_requests, (int64_t)sizeof *p->one);
     p->t_ns = mem_array(MEM_HARNESS, (int64_t)o->n_requests * o->tokens, (int64_t)sizeof *p->t_ns);
-    if (!rc && !(p->one && p->t_ns)) {
+    p->ready = mem_array(MEM_HARNESS, o->n_requests, (int64_t)sizeof *p->ready);
+    if (!rc && !(p->one && p->t_ns && p->ready)) {
         rc = ERR_NOMEM;
     }
     return rc ? rc : target_start(p->target);
@@ -225,6 +236,7 @@ int probe_run(const struct probe_opts *o, struct probe_result *r) {
     truth_close(p.truth);
     mem_free(p.one);
     mem_free(p.t_ns);
+    mem_free(p.ready);
     if (rc) {
         probe_fini(r);
     }

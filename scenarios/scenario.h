@@ -34,7 +34,7 @@ struct scenario_http {
     const char *stream;                  /* true or false */
     const char *version;                 /* of HTTP: 1.1 or 2 */
     const char *on_error;                /* continue or stop */
-    const char *timestamps;              /* user or kernel */
+    const char *timestamps;              /* kernel or user: what stamps events */
     const char *key_env;    /* environment variable that holds the key; the key is nowhere */
     const char *key_header; /* field that carries it; NULL: Authorization, behind "Bearer " */
     const char *ca_file;    /* certificates to trust instead of the system's */
