@@ -13,7 +13,7 @@
 #include "harness/http.h"
 #include "harness/reply.h"
 
-enum { HTTP_ID_MAX = 64, HTTP_TYPE_MAX = 128, HTTP_RING = 1 << 17 };
+enum { HTTP_ID_MAX = 64, HTTP_TYPE_MAX = 128, HTTP_RING = 1 << 17, HTTP_READ_MAX = 8192 };
 
 /* Counting by our tokenizer: the text since the last safe cut. */
 struct counter {
@@ -111,10 +111,12 @@ struct http {
     struct xfer **active; /* own */
     int32_t n_active;
     struct xfer **by_tag; /* own, [TARGET_REQUESTS_MAX] */
-    int64_t rx_ns;        /* kernel's time of what is being read; 0: unknown */
+    int64_t rx_ns;        /* kernel's time of what is read next; 0: unknown */
+    int64_t rx_last_ns;   /* and of the last byte that waits there */
     int64_t wall_minus_mono_ns;
-    bool is_reset;     /* a look at the socket took the news of its reset from libcurl */
-    int64_t looked_ns; /* last look for silence */
+    int64_t compared_ns; /* when; 0: never */
+    bool is_reset;       /* a look at the socket took the news of its reset from libcurl */
+    int64_t looked_ns;   /* last look for silence */
 };
 
 /* The loop: makes its descriptors, runs until stop, and gives them back. */

@@ -16,8 +16,6 @@
 #include "engine/base/str.h"
 #include "harness/http_int.h"
 
-enum { READ_BYTES = 8192 };
-
 static const int64_t CONNECT_NS = 10000000000;
 
 /* Time of what is being read; never before what was there already. */
@@ -40,12 +38,15 @@ static int on_reply(void *ctx, const struct reply_event *ev) {
         x->is_first_told = true;
         tell(x, TARGET_FIRST, x->heard_ns);
     }
+    int64_t t_ns = x->heard_ns;
     x->wire.n_events++;
+    h->rx_ns = h->rx_last_ns; /* of the events behind this one */
+    x->heard_ns = i64_max(x->heard_ns, h->rx_ns);
     if (!ev->bears_tokens) {
         return 0;
     }
     struct http_item item = {.ev = {.tag = x->tag,
-                                    .t_ns = x->heard_ns,
+                                    .t_ns = t_ns,
                                     .kind = TARGET_TOKENS,
                                     .n_tokens = ev->n_tokens,
                                     .is_answer = ev->is_answer,
@@ -177,7 +178,7 @@ int http_easy(struct xfer *x) {
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* why: never wait for a hanging name server */
     curl_easy_setopt(e, CURLOPT_DNS_CACHE_TIMEOUT, -1L);
-    curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)READ_BYTES);
+    curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)HTTP_READ_MAX);
     curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);

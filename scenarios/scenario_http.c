@@ -15,7 +15,7 @@
 #include "engine/base/str.h"
 #include "scenarios/scenario_int.h"
 
-enum { WEIGHT_MAX = 1000, WORDS_MAX = 8 };
+enum { WEIGHT_MAX = 1000, WORDS_MAX = 8, URL_MAX = 512, NAME_MAX_BYTES = 128 };
 
 /* Text fields that allow a few words. */
 static const struct {
@@ -57,6 +57,9 @@ static int check_url(const struct scyaml *y, struct fy_node *n, const char *url)
     const char *rest = str_starts(url, "http://")    ? url + 7
                        : str_starts(url, "https://") ? url + 8
                                                      : NULL;
+    if (strlen(url) > URL_MAX) {
+        return scyaml_error(y, n, "url: more than %d bytes", (int)URL_MAX);
+    }
     if (!rest) {
         return scyaml_error(y, n, "url: \"%.80s\" does not begin with http:// or https://", url);
     }
@@ -76,6 +79,11 @@ add_url(const struct scyaml *y, struct fy_node *n, int64_t weight, struct scenar
         return scyaml_error(y, n, "urls: more than %d", (int)SCENARIO_URLS_MAX);
     }
     int rc = scyaml_scalar(y, n, "url", &h->urls[h->n_urls]);
+    for (int32_t i = 0; i < h->n_urls && !rc; i++) {
+        if (str_eq(h->urls[i], h->urls[h->n_urls])) {
+            rc = scyaml_error(y, n, "urls: \"%.80s\" is there twice; want a share", h->urls[i]);
+        }
+    }
     rc = rc ? rc : check_url(y, n, h->urls[h->n_urls]);
     h->weights[h->n_urls] = (int32_t)weight;
     h->n_urls += rc ? 0 : 1;
@@ -129,7 +137,8 @@ check_header(const struct scyaml *y, struct fy_node *n, const char *name, const 
     static const char *const ours[] = {"host",        "content-length",    "content-type",
                                        "accept",      "transfer-encoding", "connection",
                                        "x-request-id"};
-    if (!name[0] || strspn(name, token_chars) != strlen(name) || strpbrk(v, "\r\n")) {
+    if (!name[0] || strlen(name) > NAME_MAX_BYTES || strspn(name, token_chars) != strlen(name) ||
+        strpbrk(v, "\r\n")) {
         return scyaml_error(y, n, "headers: \"%.40s\" is no header field", name);
     }
     for (int32_t i = 0; i < ARRAY_LEN(secret); i++) {
