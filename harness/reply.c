@@ -154,7 +154,7 @@ static void fail_read(struct reply *r, int rc) {
 static int on_event(void *ctx, const struct sse_event *e) {
     struct reply *r = ctx;
     struct chunk c;
-    if (r->is_done) {
+    if (r->is_done || e->n == 0) { /* empty data keeps a connection alive */
         return 0;
     }
     if (e->n == 6 && memcmp(e->data, "[DONE]", 6) == 0) {
