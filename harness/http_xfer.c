@@ -16,6 +16,9 @@
 #include "engine/base/str.h"
 #include "harness/http_int.h"
 
+/* why: before it, a second request on a connection of HTTP/2 without TLS is a framing error */
+static const unsigned H2C_REUSE = 0x080000;
+
 static const int64_t CONNECT_NS = 10000000000;
 
 /* Time of what is being read; never before what was there already. */
@@ -193,6 +196,11 @@ int http_easy(struct xfer *x) {
     if (s->ca_file) {
         curl_easy_setopt(e, CURLOPT_CAINFO, s->ca_file);
     }
+    if (http_version(s) == CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE &&
+        curl_version_info(CURLVERSION_NOW)->version_num < H2C_REUSE) {
+        curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
+        curl_easy_setopt(e, CURLOPT_FORBID_REUSE, 1L);
+    }
     if (h->kernel_time) {
         curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, on_sockopt);
     }
@@ -290,7 +298,8 @@ void http_finish(struct xfer *x, CURLcode code) {
     struct target_outcome *o = &x->outcome;
     if (x->wire.handed_ns >= 0) {
         head(x);
-        reply_end(r, class_of(x, code), x->curl_error);
+        reply_end(r, class_of(x, code),
+                  x->curl_error[0] ? x->curl_error : curl_easy_strerror(code));
         read_wire(x);
     }
     enum reply_count count = r->count;

@@ -13,9 +13,11 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/str.h"
+#include "engine/text/tok.h"
 #include "harness/corpus.h"
 #include "harness/http.h"
 #include "harness/truth.h"
+#include "tests/support/tiny.h"
 
 enum { REQUESTS_MAX = 1024 };
 
@@ -329,6 +331,42 @@ static void test_http_tokens_of_several(void **state) {
     end(&b);
 }
 
+/* Events are counted on the text as a whole, also past the cut of a long one. */
+static void test_http_tokens_by_our_tokenizer(void **state) {
+    (void)state;
+    enum { WORDS = 600 };
+    char dir[FILE_PATH_MAX];
+    char path[FILE_PATH_MAX];
+    struct bench b = {0};
+    struct tok *tok = NULL;
+    struct tok_ids ids;
+    struct buf text;
+    test_tmpdir(dir);
+    tiny_model(dir, "m", 512);
+    assert_ok(file_join(path, dir, "m"));
+    assert_ok(tok_open(path, &tok));
+    buf_init(&text, MEM_TEST, 1 << 20);
+    for (int32_t i = 0; i < WORDS; i++) {
+        assert_ok(buf_fmt(&text, " w%d", i));
+    }
+    tok_ids_init(&ids);
+    assert_ok(tok_encode(tok, buf_cstr(&text), text.len, 0, &ids));
+    b.s.tokenizer = path;
+    begin(&b, &(struct truth_opts){0}, "/v1");
+    submit(&b, 0, 0, WORDS);
+    wait_for(&b, 1);
+    assert_string_equal(b.seen[0].error_class, "");
+    assert_string_equal(b.seen[0].token_count, "tokenizer");
+    assert_int_equal(b.seen[0].n_events, WORDS);
+    assert_int_equal(b.seen[0].n_tokens, ids.n);
+    assert_int_equal(b.seen[0].outcome.n_output, WORDS); /* the server's word */
+    end(&b);
+    tok_ids_fini(&ids);
+    buf_fini(&text);
+    tok_close(tok);
+    test_rmdir(dir);
+}
+
 static void test_http_every_api_whole_and_streamed(void **state) {
     (void)state;
     for (int api = 0; api < CHUNK_API_N; api++) {
@@ -410,6 +448,7 @@ int main(void) {
                                        TEST(test_http_timeout),
                                        TEST(test_http_shares_of_urls),
                                        TEST(test_http_tokens_of_several),
+                                       TEST(test_http_tokens_by_our_tokenizer),
                                        TEST(test_http_every_api_whole_and_streamed),
                                        TEST(test_http_kernel_times),
                                        TEST(test_http_open_refuses),
