@@ -13,7 +13,13 @@
 #include "harness/http.h"
 #include "harness/reply.h"
 
-enum { HTTP_ID_MAX = 64, HTTP_TYPE_MAX = 128, HTTP_RING = 1 << 17, HTTP_READ_MAX = 8192 };
+enum {
+    HTTP_ID_MAX = 64,
+    HTTP_TYPE_MAX = 128,
+    HTTP_RING = 1 << 17,
+    HTTP_READ_MAX = 8192,
+    HTTP_SHARDS = 64
+};
 
 /* Counting by our tokenizer: the text since the last safe cut. */
 struct counter {
@@ -29,6 +35,7 @@ int32_t http_count(struct counter *c, const struct tok *tok, const char *text, i
 /* A request from submit until its end was polled and the next poll came. */
 struct xfer {
     struct http *h;             /* ref */
+    struct http_shard *shard;   /* ref: where it was sent */
     CURL *easy;                 /* own */
     struct buf body;            /* own */
     struct reply reply;         /* own */
@@ -52,6 +59,16 @@ struct xfer {
     struct target_wire wire;
     struct target_outcome outcome;
     struct xfer *next; /* ref: in a list of free, sent or polled ones */
+};
+
+/* A share of the connections. why: libcurl looks through all connections to a host for each new
+ * request; thousands in one handle would cost their square. */
+struct http_shard {
+    CURLM *multi;     /* own */
+    struct http *h;   /* ref */
+    int32_t n_conns;  /* open sockets */
+    int32_t n_active; /* requests */
+    int64_t due_ns;   /* when libcurl wants to be called; INT64_MAX: not at all */
 };
 
 /* What the loop hands to poll. */
@@ -100,12 +117,13 @@ struct http {
     _Atomic int64_t start_ns;
 
     /* the loop's own */
-    CURLM *multi;
+    struct http_shard shard[HTTP_SHARDS];
+    int32_t n_shards; /* in use */
     int epoll_fd;
     int wake_fd;
     int send_fd;           /* timer of the schedule */
     int curl_fd;           /* timer of libcurl */
-    bool curl_now;         /* libcurl wants to be called at once */
+    int64_t armed_ns;      /* what curl_fd is set to */
     struct xfer **waiting; /* own, heap by intended time */
     int32_t n_waiting;
     struct xfer **active; /* own */
@@ -123,6 +141,21 @@ struct http {
 int http_loop_init(struct http *h);
 void http_loop_fini(struct http *h);
 void *http_loop_run(void *arg);
+
+/* Shares of connections: the first is made by init; err: ERR_NOMEM. */
+int http_shards_init(struct http *h);
+void http_shards_fini(struct http *h);
+
+/* Gives a request to a share and starts it. err: ERR_NOMEM; it is to be removed in any case */
+int http_shard_add(struct http *h, struct xfer *x);
+void http_shard_remove(struct xfer *x);
+
+/* curl_multi_socket_action of a share. */
+void http_shard_act(struct http_shard *s, curl_socket_t fd, int what);
+
+/* When libcurl wants to be called next, INT64_MAX never; calls what is due. */
+int64_t http_shards_due(const struct http *h);
+void http_shards_act_due(struct http *h, int64_t now);
 
 /* Makes the loop look at its inbox. */
 void http_wake(struct http *h);

@@ -26,7 +26,7 @@
 #include "engine/base/str.h"
 #include "harness/http_int.h"
 
-enum { EVENTS_MAX = 64, TICK_MS = 50, CONNECTS_MAX = 1 << 16, COMPARE_TRIES = 4, SHORT_READ = 600 };
+enum { EVENTS_MAX = 64, TICK_MS = 50, COMPARE_TRIES = 4, SHORT_READ = 600 };
 
 static const int64_t SPIN_NS = 80000;
 static const int64_t LOOK_NS = 100000000;   /* for silence and long requests */
@@ -52,7 +52,7 @@ void http_tell(struct http *h, const struct http_item *item) {
 }
 
 static int watch(struct http *h, int fd) {
-    struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
+    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint32_t)fd};
     return epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
@@ -66,33 +66,6 @@ static void drain(int fd) {
     uint64_t n = 0;
     ssize_t got = read(fd, &n, sizeof n);
     (void)got;
-}
-
-/* libcurl: watch this socket for that. */
-static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *known) {
-    static const uint32_t wants[] = {[CURL_POLL_IN] = EPOLLIN,
-                                     [CURL_POLL_OUT] = EPOLLOUT,
-                                     [CURL_POLL_INOUT] = EPOLLIN | EPOLLOUT};
-    struct http *h = ctx;
-    (void)easy;
-    if (what == CURL_POLL_REMOVE) {
-        (void)epoll_ctl(h->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-        return 0;
-    }
-    struct epoll_event ev = {.events = wants[what & CURL_POLL_INOUT], .data.fd = fd};
-    (void)epoll_ctl(h->epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev);
-    if (!known) {
-        curl_multi_assign(h->multi, fd, h);
-    }
-    return 0;
-}
-
-static int on_timer(CURLM *multi, long ms, void *ctx) {
-    struct http *h = ctx;
-    (void)multi;
-    h->curl_now = ms == 0;
-    arm(h->curl_fd, ms > 0 ? clock_now_ns() + ms * 1000000 : 0);
-    return 0;
 }
 
 /* A run opens as many sockets as there are requests in flight. */
@@ -110,22 +83,12 @@ int http_loop_init(struct http *h) {
     h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     h->send_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     h->curl_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    h->multi = curl_multi_init();
-    if (h->epoll_fd < 0 || h->wake_fd < 0 || h->send_fd < 0 || h->curl_fd < 0 || !h->multi ||
+    if (h->epoll_fd < 0 || h->wake_fd < 0 || h->send_fd < 0 || h->curl_fd < 0 ||
         watch(h, h->wake_fd) || watch(h, h->send_fd) || watch(h, h->curl_fd)) {
         int code = errno;
         http_loop_fini(h);
         return err_set(ERR_IO, "the HTTP target cannot start: %s", strerror(code));
     }
-    curl_multi_setopt(h->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
-    curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
-    curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_timer);
-    curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
-    curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTS_MAX);
-    if (h->o.s->connections > 0) {
-        curl_multi_setopt(h->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)h->o.s->connections);
-    }
-    h->curl_now = false;
     h->n_waiting = 0;
     h->n_active = 0;
     h->looked_ns = 0;
@@ -133,7 +96,11 @@ int http_loop_init(struct http *h) {
     atomic_store(&h->busy_ns, 0);
     atomic_store(&h->lag_ns, 0);
     atomic_store(&h->cpu_ns, 0);
-    return 0;
+    int rc = http_shards_init(h);
+    if (rc) {
+        http_loop_fini(h);
+    }
+    return rc;
 }
 
 static void close_fd(int fd) {
@@ -144,12 +111,11 @@ static void close_fd(int fd) {
 
 void http_loop_fini(struct http *h) {
     for (int32_t i = 0; i < h->n_active; i++) {
-        curl_multi_remove_handle(h->multi, h->active[i]->easy);
+        http_shard_remove(h->active[i]);
     }
     h->n_active = 0;
     h->n_waiting = 0;
-    curl_multi_cleanup(h->multi);
-    h->multi = NULL;
+    http_shards_fini(h);
     close_fd(h->epoll_fd);
     close_fd(h->wake_fd);
     close_fd(h->send_fd);
@@ -214,7 +180,7 @@ static void deactivate(struct xfer *x) {
 
 /* Takes a request from libcurl: done, given up, or canceled. */
 static void finish(struct xfer *x, CURLcode code, enum reply_class given_up) {
-    curl_multi_remove_handle(x->h->multi, x->easy);
+    http_shard_remove(x);
     deactivate(x);
     if (given_up != REPLY_OK) {
         reply_end(&x->reply, given_up, NULL);
@@ -223,23 +189,15 @@ static void finish(struct xfer *x, CURLcode code, enum reply_class given_up) {
     end(x, x->is_canceled ? TARGET_CANCELED : (x->outcome.error_class ? TARGET_FAILED : TARGET_OK));
 }
 
-static void act(struct http *h, curl_socket_t fd, int what) {
-    int running = 0;
-    (void)curl_multi_socket_action(h->multi, fd, what, &running);
-}
-
 static void begin(struct http *h, struct xfer *x) {
     unwait(h, x);
     x->at = h->n_active;
     x->is_active = true;
     h->active[h->n_active++] = x;
     x->wire.handed_ns = clock_now_ns();
-    if (curl_multi_add_handle(h->multi, x->easy) != CURLM_OK) {
+    if (http_shard_add(h, x)) {
         finish(x, CURLE_OUT_OF_MEMORY, REPLY_NO_MEMORY);
-        return;
     }
-    h->curl_now = false;
-    act(h, CURL_SOCKET_TIMEOUT, 0);
 }
 
 /* Sends what is due. */
@@ -295,13 +253,16 @@ static void read_inbox(struct http *h) {
 
 static void read_done(struct http *h) {
     int left = 0;
-    for (const CURLMsg *m = curl_multi_info_read(h->multi, &left); m;
-         m = curl_multi_info_read(h->multi, &left)) {
-        char *ctx = NULL;
-        if (m->msg == CURLMSG_DONE) {
-            CURLcode code = m->data.result;
-            curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &ctx);
-            finish((struct xfer *)(void *)ctx, code, REPLY_OK);
+    for (int32_t i = 0; i < h->n_shards; i++) {
+        CURLM *multi = h->shard[i].multi;
+        for (const CURLMsg *m = curl_multi_info_read(multi, &left); m;
+             m = curl_multi_info_read(multi, &left)) {
+            char *ctx = NULL;
+            if (m->msg == CURLMSG_DONE) {
+                CURLcode code = m->data.result;
+                curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &ctx);
+                finish((struct xfer *)(void *)ctx, code, REPLY_OK);
+            }
         }
     }
 }
@@ -386,15 +347,12 @@ static void read_stamps(struct http *h, int fd) {
 }
 
 static void take_event(struct http *h, const struct epoll_event *e) {
-    int fd = e->data.fd;
+    int fd = (int)(uint32_t)e->data.u64;
     if (fd == h->wake_fd) {
         drain(fd);
         read_inbox(h);
-    } else if (fd == h->send_fd) {
+    } else if (fd == h->send_fd || fd == h->curl_fd) {
         drain(fd);
-    } else if (fd == h->curl_fd) {
-        drain(fd);
-        act(h, CURL_SOCKET_TIMEOUT, 0);
     } else {
         bool is_plain = (e->events & (EPOLLIN | EPOLLERR | EPOLLHUP)) == EPOLLIN;
         if (h->kernel_time && is_plain) {
@@ -406,7 +364,7 @@ static void take_event(struct http *h, const struct epoll_event *e) {
         int what = (e->events & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) |
                    (e->events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                    (e->events & EPOLLERR ? CURL_CSELECT_ERR : 0);
-        act(h, fd, what);
+        http_shard_act(&h->shard[e->data.u64 >> 32], fd, what);
         h->rx_ns = 0;
         h->rx_last_ns = 0;
         if (h->is_reset) {
@@ -418,8 +376,13 @@ static void take_event(struct http *h, const struct epoll_event *e) {
 
 /* How long to sleep. out: 0 when something is due within SPIN_NS */
 static int nap_ms(struct http *h) {
-    if (h->curl_now) {
+    int64_t curl_due = http_shards_due(h);
+    if (curl_due <= clock_now_ns()) {
         return 0;
+    }
+    if (curl_due != INT64_MAX && curl_due != h->armed_ns) {
+        arm(h->curl_fd, curl_due);
+        h->armed_ns = curl_due;
     }
     if (h->n_waiting > 0) {
         int64_t due = h->waiting[0]->intended_ns;
@@ -443,10 +406,7 @@ static void one_round(struct http *h) {
         send_due(h);
     }
     send_due(h);
-    if (h->curl_now) {
-        h->curl_now = false;
-        act(h, CURL_SOCKET_TIMEOUT, 0);
-    }
+    http_shards_act_due(h, clock_now_ns());
     read_done(h);
     int64_t t1 = clock_now_ns();
     look(h, t1);

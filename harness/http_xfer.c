@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 #include "engine/base/clock.h"
 #include "engine/base/err.h"
@@ -135,15 +134,6 @@ static size_t on_body(char *data, size_t size, size_t count, void *ctx) {
     return reply_feed(&x->reply, data, (int64_t)n) ? n : 0;
 }
 
-/* A new socket tells when bytes reached it. */
-static int on_sockopt(void *ctx, curl_socket_t fd, curlsocktype kind) {
-    const int on = 1;
-    (void)ctx;
-    (void)kind;
-    (void)setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
-    return CURL_SOCKOPT_OK;
-}
-
 static bool is_loopback(const char *url) {
     const char *host = strstr(url, "://");
     host = host ? host + 3 : url;
@@ -200,9 +190,6 @@ int http_easy(struct xfer *x) {
         curl_version_info(CURLVERSION_NOW)->version_num < H2C_REUSE) {
         curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
         curl_easy_setopt(e, CURLOPT_FORBID_REUSE, 1L);
-    }
-    if (h->kernel_time) {
-        curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, on_sockopt);
     }
     return 0;
 }
