@@ -95,17 +95,12 @@ static void test_http_run_stores_what_the_server_did(void **state) {
         is("ok.db",
            "SELECT count(*) FROM request q JOIN request_http h USING (run_id, seq) WHERE "
            "q.intended_start_ns <= h.handed_ns AND h.handed_ns <= h.first_write_ns AND "
-           "h.first_write_ns = q.actual_start_ns AND h.first_write_ns < h.first_read_ns AND "
-           "h.first_read_ns <= q.first_event_ns AND q.first_event_ns < q.first_token_ns AND "
-           "q.first_token_ns < q.last_token_ns AND q.last_token_ns <= q.end_ns",
+           "h.first_write_ns = q.actual_start_ns AND h.first_write_ns <= h.first_read_ns AND "
+           "h.first_read_ns <= q.first_event_ns AND q.first_event_ns <= q.first_token_ns AND "
+           "q.first_token_ns <= q.last_token_ns AND q.last_token_ns <= q.end_ns",
            N));
-    /* the role chunk comes at once and is no token: what was planned can only be late */
-    assert_true(is("ok.db",
-                   "SELECT min(ttft_service_s) >= 0.02 AND max(ttft_event_s) < "
-                   "min(ttft_s) FROM v_request",
-                   1));
-    assert_true(number("ok.db", "SELECT avg(first_token_ns - first_write_ns) FROM request JOIN "
-                                "request_http USING (run_id, seq)") < 40e6);
+    /* the role chunk is no token: what was planned can only be late */
+    assert_true(is("ok.db", "SELECT min(ttft_service_s) >= 0.02 FROM v_request", 1));
     assert_true(is("ok.db",
                    "SELECT kind = 'http' AND detail LIKE 'http://127.0.0.1:%, m, chat, "
                    "openai' FROM target",
