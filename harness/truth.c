@@ -16,14 +16,11 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-
-#include <jansson.h>
 
 #include "engine/base/clock.h"
 #include "engine/base/err.h"
@@ -37,9 +34,7 @@ enum {
     READ_MAX = 1 << 16,
     REQUEST_MAX = 1 << 26, /* bytes of one request */
     OUT_MAX = 1 << 26,
-    BACKLOG = 4096,
-    TOKENS_DEFAULT = 16,
-    TOKENS_MAX = 1 << 20
+    BACKLOG = 4096
 };
 
 static const int64_t SPIN_NS = 60000;
@@ -274,72 +269,6 @@ static void tell_case(struct truth *t, struct truth_conn *c, int32_t which) {
     }
 }
 
-/* What the body of a request asks for. */
-static void take_wishes(const struct truth *t, struct truth_conn *c, const char *body, int64_t n) {
-    static const char *const keys[] = {"max_tokens", "max_completion_tokens", "max_output_tokens"};
-    json_error_t e;
-    json_t *o = json_loadb(body, (size_t)n, 0, &e);
-    const json_t *options = json_object_get(o, "stream_options");
-    int64_t tokens = TOKENS_DEFAULT;
-    for (int32_t i = 0; i < ARRAY_LEN(keys); i++) {
-        const json_t *v = json_object_get(o, keys[i]);
-        tokens = json_is_integer(v) ? json_integer_value(v) : tokens;
-    }
-    c->stream = json_is_true(json_object_get(o, "stream"));
-    c->want_usage = json_is_true(json_object_get(options, "include_usage"));
-    tokens = t->o.tokens > 0 ? t->o.tokens : tokens;
-    c->n_tokens = (int32_t)i64_max(1, i64_min(tokens, TOKENS_MAX));
-    json_decref(o);
-}
-
-/* The value of a header field; NULL: none. in: head ends with an empty line */
-static const char *field(const char *head, const char *end, const char *name) {
-    size_t n = strlen(name);
-    for (const char *line = head; line && line < end;) {
-        if (strncasecmp(line, name, n) == 0 && line[n] == ':') {
-            return line + n + 1 + strspn(line + n + 1, " \t");
-        }
-        line = memchr(line, '\n', (size_t)(end - line));
-        line = line ? line + 1 : NULL;
-    }
-    return NULL;
-}
-
-static int64_t number_at(const char *s) {
-    char digits[24] = "";
-    int64_t v = -1;
-    size_t n = s ? strspn(s, "-0123456789") : 0;
-    if (n == 0 || n >= sizeof digits) {
-        return -1;
-    }
-    memcpy(digits, s, n);
-    if (str_i64(digits, INT64_MIN, INT64_MAX, &v)) {
-        err_clear();
-    }
-    return v;
-}
-
-/* The first word of the path: "" for /v1/... */
-static void take_path(struct truth_conn *c, const char *head, char name[CORPUS_NAME_MAX]) {
-    const char *path = strchr(head, '/');
-    size_t n = path ? strcspn(path + 1, "/ ?\r\n") : 0;
-    name[0] = '\0';
-    if (path && n < CORPUS_NAME_MAX && !(n == 2 && memcmp(path + 1, "v1", 2) == 0)) {
-        memcpy(name, path + 1, n);
-        name[n] = '\0';
-    }
-    size_t len = path ? strcspn(path, " ?\r\n") : 0;
-    c->api = CHUNK_CHAT;
-    for (int i = CHUNK_COMPLETIONS; i < CHUNK_API_N; i++) {
-        const char *tail = chunk_api_path((enum chunk_api)i);
-        size_t n_tail = strlen(tail);
-        bool is_chat = len >= 17 && strncmp(path + len - 17, "/chat/completions", 17) == 0;
-        if (!is_chat && len >= n_tail && strncmp(path + len - n_tail, tail, n_tail) == 0) {
-            c->api = (enum chunk_api)i;
-        }
-    }
-}
-
 static void tell_echo(struct truth *t, struct truth_conn *c, const char *v) {
     int n = v ? (int)i64_min((int64_t)strcspn(v, "\r\n\"\\"), CORPUS_NAME_MAX) : 0;
     buf_clear(&t->frame);
@@ -359,11 +288,10 @@ answer(struct truth *t, struct truth_conn *c, const char *head, int64_t n_head, 
     static const char mark[] = "trilemma-";
     char name[CORPUS_NAME_MAX];
     int64_t now = clock_now_ns();
-    const char *id = field(head, head + n_head, "X-Request-Id");
+    const char *id = truth_field(head, head + n_head, "X-Request-Id");
     bool is_ours = id && strncmp(id, mark, sizeof mark - 1) == 0;
-    take_path(c, head, name);
-    take_wishes(t, c, head + n_head, n);
-    c->record = add_record(t, is_ours ? number_at(id + sizeof mark - 1) : -1, now);
+    truth_ask(t, c, head, n_head, n, name);
+    c->record = add_record(t, is_ours ? truth_number(id + sizeof mark - 1) : INT64_MIN, now);
     c->end = CORPUS_CLEAN;
     c->n_told = 0;
     int32_t which = name[0] ? corpus_find(name) : -1;
@@ -372,7 +300,7 @@ answer(struct truth *t, struct truth_conn *c, const char *head, int64_t n_head, 
         return;
     }
     if (str_eq(name, "echo")) {
-        tell_echo(t, c, field(head, head + n_head, "Authorization"));
+        tell_echo(t, c, truth_field(head, head + n_head, "Authorization"));
         return;
     }
     struct truth_record *r = record_of(t, c);
@@ -402,7 +330,7 @@ static bool take_request(struct truth *t, struct truth_conn *c) {
         return c->in.len < READ_MAX;
     }
     int64_t n_head = end + 4 - head;
-    int64_t n_body = i64_max(0, number_at(field(head, end, "Content-Length")));
+    int64_t n_body = i64_max(0, truth_number(truth_field(head, end, "Content-Length")));
     if (n_body > REQUEST_MAX - n_head) {
         return false;
     }

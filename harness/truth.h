@@ -26,7 +26,7 @@ struct truth_opts {
 
 /* What the server knows of a request. Monotonic nanoseconds; -1: did not happen. */
 struct truth_record {
-    int64_t number;   /* of its X-Request-Id; -1: it had none of ours */
+    int64_t number;   /* of its X-Request-Id; INT64_MIN: it had none of ours */
     int64_t recv_ns;  /* the whole request had been read */
     int64_t first_ns; /* just before the first token was written */
     int64_t last_ns;

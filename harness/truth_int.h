@@ -52,6 +52,19 @@ struct truth {
     struct buf frame; /* own: one event as it goes out */
 };
 
+/* Reads what a request asks for into c; name: the first word of its path, "" for /v1/...
+ * in: head ends with an empty line, the body lies behind it */
+void truth_ask(const struct truth *t,
+               struct truth_conn *c,
+               const char *head,
+               int64_t n_head,
+               int64_t n_body,
+               char name[CORPUS_NAME_MAX]);
+
+/* The value of a header field, up to end; NULL: none. The whole number at s; INT64_MIN: none. */
+const char *truth_field(const char *head, const char *end, const char *name);
+int64_t truth_number(const char *s);
+
 /* Each appends one piece of an answer to t->frame, framed as chunks of HTTP: header and role; an
  * event of n tokens; what follows the last one; an answer without a stream.
  * err: ERR_LIMIT, ERR_NOMEM */
