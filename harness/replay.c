@@ -29,6 +29,7 @@
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "harness/replay_int.h"
 
 static const int64_t POLL_NS = 2000000;     /* the caller looks for events so often */
 static const int64_t SAMPLE_NS = 100000000; /* samples of the target */
@@ -38,36 +39,9 @@ static const int64_t AWAY_NS = 1000000000;           /* no answer for so long: t
 static const int64_t RETRY_NS = 100000000;           /* pause of a user whose target is away */
 static const int64_t DRAIN_DEFAULT_NS = 30000000000; /* of a scenario that names none */
 
-enum { TEXT_MAX = 160, NOTE_MAX = 400 };
-
-struct entry {
-    int64_t seq;         /* number in the store */
-    int64_t intended_ns; /* relative to the run's start, like all below; -1: not seen */
-    int64_t actual_ns;
-    int64_t event_ns;  /* first event of any kind */
-    int64_t first_ns;  /* first event with a token */
-    int64_t answer_ns; /* first event of the answer proper */
-    int64_t last_ns;
-    int64_t end_ns;
-    int64_t n_prompt; /* -1: unknown, like all below */
-    int64_t n_output;
-    int64_t n_output_first;
-    int64_t n_cached;
-    int64_t n_preempt;
-    int32_t n_event; /* with tokens */
-    bool is_accepted;
-    bool is_estimated;
-    bool warmup;
-    uint64_t seed;
-    const char *error_class; /* literal; NULL: none */
-    char hash[33];
-    char finish[TEXT_MAX / 4];
-    char error_text[TEXT_MAX];
-};
-
 struct replay {
     const struct replay_opts *o;
-    struct entry *entry; /* own, [cap] in order of sending */
+    struct replay_entry *entry; /* own, [cap] in order of sending */
     int32_t cap;
     _Atomic int32_t n_entry;
 
@@ -115,7 +89,8 @@ static bool wait_until(struct replay *r, int64_t offset_ns) {
 }
 
 /* Hands a request over and publishes its entry. rc: what load_make said */
-static void hand_over(struct replay *r, int rc, const struct load_request *q, struct entry *e) {
+static void
+hand_over(struct replay *r, int rc, const struct load_request *q, struct replay_entry *e) {
     const struct scenario *sc = r->o->sc;
     int32_t i = atomic_load(&r->n_entry);
     int64_t sent_ns = clock_now_ns();
@@ -146,18 +121,18 @@ static void hand_over(struct replay *r, int rc, const struct load_request *q, st
 /* Waits until the target wants request number n of its phase. out: false when sending is to stop */
 static bool send_one(struct replay *r, int64_t n, bool warmup, int64_t intended_ns) {
     struct load_request q;
-    struct entry e = {.seq = warmup ? -1 - n : n,
-                      .intended_ns = intended_ns,
-                      .actual_ns = -1,
-                      .event_ns = -1,
-                      .first_ns = -1,
-                      .answer_ns = -1,
-                      .last_ns = -1,
-                      .end_ns = -1,
-                      .n_output_first = -1,
-                      .n_cached = -1,
-                      .n_preempt = -1,
-                      .warmup = warmup};
+    struct replay_entry e = {.seq = warmup ? -1 - n : n,
+                             .intended_ns = intended_ns,
+                             .actual_ns = -1,
+                             .event_ns = -1,
+                             .first_ns = -1,
+                             .answer_ns = -1,
+                             .last_ns = -1,
+                             .end_ns = -1,
+                             .n_output_first = -1,
+                             .n_cached = -1,
+                             .n_preempt = -1,
+                             .warmup = warmup};
     int rc = load_make(r->o->load, n, warmup, &q);
     bool go = wait_until(r, intended_ns - r->o->target->lead_ns);
     if (go) {
@@ -228,62 +203,8 @@ static void end_sending(struct replay *r) {
     pthread_mutex_unlock(&r->lock);
 }
 
-static int64_t or_null(int64_t v) {
-    return v < 0 ? STORE_NULL : v;
-}
-
-static int write_request(struct replay *r, const struct entry *e) {
-    bool ended_well = e->end_ns >= 0 && !e->error_class;
-    struct store_request q = {.run_id = r->o->run_id,
-                              .seq = e->seq,
-                              .phase = e->warmup ? "warmup" : "measured",
-                              .intended_start_ns = e->intended_ns,
-                              .actual_start_ns = e->actual_ns < 0 ? STORE_NULL : e->actual_ns,
-                              .first_event_ns = or_null(e->event_ns),
-                              .first_token_ns = or_null(e->first_ns),
-                              .first_answer_ns = or_null(e->answer_ns),
-                              .last_token_ns = or_null(e->last_ns),
-                              .end_ns = or_null(e->end_ns),
-                              .n_prompt = or_null(e->n_prompt),
-                              .n_output = or_null(e->n_output),
-                              .n_output_first = or_null(e->n_output_first),
-                              .n_output_is_estimated = e->is_estimated,
-                              .n_cached_prompt = or_null(e->n_cached),
-                              .n_preempt = or_null(e->n_preempt),
-                              .finish_reason = ended_well && e->finish[0] ? e->finish : NULL,
-                              .error_class = e->error_class,
-                              .error_text = e->error_text[0] ? e->error_text : NULL,
-                              .prompt_hash = e->hash[0] ? e->hash : NULL,
-                              .seed = (int64_t)e->seed};
-    return store_request(r->o->store, &q);
-}
-
-/* The way through the network; times of the wire are absolute. */
-static int write_wire(struct replay *r, const struct entry *e, const struct target_wire *w) {
-    const int64_t t0 = r->start_ns;
-    struct store_http q = {
-        .run_id = r->o->run_id,
-        .seq = e->seq,
-        .endpoint = w->endpoint,
-        .status = w->status > 0 ? w->status : STORE_NULL,
-        .is_reused = w->is_reused,
-        .n_retries = w->n_retries,
-        .handed_ns = w->handed_ns < 0 ? STORE_NULL : w->handed_ns - t0,
-        .dns_ns = or_null(w->dns_ns),
-        .connect_ns = or_null(w->connect_ns),
-        .tls_ns = or_null(w->tls_ns),
-        .first_write_ns = w->first_write_ns < 0 ? STORE_NULL : w->first_write_ns - t0,
-        .first_read_ns = w->first_read_ns < 0 ? STORE_NULL : w->first_read_ns - t0,
-        .n_bytes = w->n_bytes,
-        .n_events = w->n_events,
-        .n_reasoning = or_null(w->n_reasoning),
-        .retry_after_ns = or_null(w->retry_after_ns),
-        .token_count = w->token_count};
-    return store_http(r->o->store, &q);
-}
-
 /* Counts an entry as over, and gives its user back to the sender. */
-static void request_over(struct replay *r, const struct entry *e) {
+static void request_over(struct replay *r, const struct replay_entry *e) {
     int64_t start = 0;
     int64_t free_ns = e->end_ns + (r->n_away > 0 ? RETRY_NS : 0);
     r->n_done++;
@@ -301,8 +222,8 @@ static int begin_new(struct replay *r) {
     int rc = 0;
     int32_t n = atomic_load(&r->n_entry);
     for (; r->n_begun < n && !rc; r->n_begun++) {
-        const struct entry *e = &r->entry[r->n_begun];
-        rc = write_request(r, e);
+        const struct replay_entry *e = &r->entry[r->n_begun];
+        rc = replay_write(r->o->store, r->o->run_id, e);
         if (!e->is_accepted) {
             request_over(r, e);
         }
@@ -314,7 +235,7 @@ static int64_t first_of(int64_t seen, int64_t t) {
     return seen < 0 ? t : seen;
 }
 
-static int on_tokens(struct replay *r, struct entry *e, const struct target_event *ev) {
+static int on_tokens(struct replay *r, struct replay_entry *e, const struct target_event *ev) {
     int64_t t = ev->t_ns - r->start_ns;
     struct store_token row = {.run_id = r->o->run_id,
                               .seq = e->seq,
@@ -338,7 +259,7 @@ static int on_tokens(struct replay *r, struct entry *e, const struct target_even
     return store_token(r->o->store, &row);
 }
 
-static void take_outcome(struct entry *e, const struct target_outcome *o) {
+static void take_outcome(struct replay_entry *e, const struct target_outcome *o) {
     e->n_prompt = o->n_prompt < 0 ? e->n_prompt : o->n_prompt;
     e->n_output = o->n_output < 0 ? e->n_output : o->n_output;
     e->n_cached = o->n_cached;
@@ -352,14 +273,15 @@ static void take_outcome(struct entry *e, const struct target_outcome *o) {
 
 /* Puts a sentence into the database. */
 static int note(struct replay *r, const char *what, double s, const char *why) {
-    char text[NOTE_MAX];
+    char text[REPLAY_NOTE_MAX];
     snprintf(text, sizeof text, "run %lld: %s%.1f s%s%s", (long long)r->o->run_id, what, s,
              why ? ": " : "", why ? why : "");
     return store_note(r->o->store, r->o->session_id, r->o->run_id, clock_wall_ns(), text);
 }
 
 /* Watches whether the target can be reached at all (law 4). err: ERR_NET to end the run */
-static int watch_reach(struct replay *r, const struct entry *e, const struct target_outcome *o) {
+static int
+watch_reach(struct replay *r, const struct replay_entry *e, const struct target_outcome *o) {
     if (!o->is_unreachable) {
         int64_t away = r->n_away > 0 ? e->end_ns - r->away_from_ns : 0;
         bool was = r->is_away && e->end_ns > r->away_from_ns;
@@ -380,7 +302,7 @@ static int watch_reach(struct replay *r, const struct entry *e, const struct tar
                : err_set(ERR_NET, "no answer for %.1f s: %s", (double)away * 1e-9, e->error_text);
 }
 
-static int on_end(struct replay *r, struct entry *e, const struct target_event *ev) {
+static int on_end(struct replay *r, struct replay_entry *e, const struct target_event *ev) {
     e->end_ns = ev->t_ns - r->start_ns;
     take_outcome(e, ev->outcome);
     if (ev->end == TARGET_FAILED) {
@@ -391,9 +313,11 @@ static int on_end(struct replay *r, struct entry *e, const struct target_event *
     const struct target_outcome *o = ev->outcome;
     int rc = ev->end == TARGET_CANCELED ? 0 : watch_reach(r, e, o);
     request_over(r, e);
-    int rc2 = write_request(r, e);
+    int rc2 = replay_write(r->o->store, r->o->run_id, e);
     rc = rc ? rc : rc2;
-    rc = rc || !o->wire ? rc : write_wire(r, e, o->wire);
+    rc = rc || !o->wire
+             ? rc
+             : replay_write_wire(r->o->store, r->o->run_id, e->seq, r->start_ns, o->wire);
     if (!rc && o->is_spread && e->n_event > 0) {
         rc = store_spread(r->o->store, r->o->run_id, e->seq, e->n_event, e->n_output);
     }
@@ -401,7 +325,7 @@ static int on_end(struct replay *r, struct entry *e, const struct target_event *
 }
 
 /* The entry of an event's request (law 1). */
-static struct entry *entry_of(struct replay *r, uint64_t tag) {
+static struct replay_entry *entry_of(struct replay *r, uint64_t tag) {
     while ((uint64_t)atomic_load(&r->n_entry) <= tag) {
         sched_yield();
     }
@@ -409,7 +333,7 @@ static struct entry *entry_of(struct replay *r, uint64_t tag) {
 }
 
 static int take_event(struct replay *r, const struct target_event *ev) {
-    struct entry *e = entry_of(r, ev->tag);
+    struct replay_entry *e = entry_of(r, ev->tag);
     switch (ev->kind) {
     case TARGET_SENT:
         e->actual_ns = ev->t_ns - r->start_ns;
@@ -455,7 +379,7 @@ static int sample(struct replay *r) {
 /* Aborts what still runs, with the class that says why. */
 static void abort_rest(struct replay *r, const char *error_class) {
     for (int32_t i = r->all_done; i < r->n_begun; i++) {
-        struct entry *e = &r->entry[i];
+        struct replay_entry *e = &r->entry[i];
         if (e->end_ns >= 0) {
             r->all_done += i == r->all_done ? 1 : 0;
         } else if (!e->error_class && target_cancel(r->o->target, (uint64_t)i) == 0) {
@@ -521,11 +445,11 @@ static int settle(struct replay *r, const char *error_class) {
         rc = take_events(r, &n);
     }
     for (int32_t i = 0; i < r->n_begun && !rc; i++) {
-        struct entry *e = &r->entry[i];
+        struct replay_entry *e = &r->entry[i];
         if (e->end_ns < 0) {
             e->end_ns = now_of(r);
             e->error_class = error_class;
-            rc = write_request(r, e);
+            rc = replay_write(r->o->store, r->o->run_id, e);
         }
     }
     return rc;
