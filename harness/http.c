@@ -135,6 +135,10 @@ static void prepare(struct http *h, const struct target_request *q, struct xfer 
 static int submit(struct target *head, const struct target_request *q, int64_t *sent_ns) {
     struct http *h = (struct http *)head;
     err_clear();
+    if (q->tag >= TARGET_REQUESTS_MAX) {
+        return err_set(ERR_RANGE, "tag %llu, at most %d", (unsigned long long)q->tag,
+                       TARGET_REQUESTS_MAX - 1);
+    }
     struct xfer *x = take_free(h);
     if (!x) {
         return err_set(ERR_BUSY, "%d requests in flight, or no memory for one more", h->n_xfer);

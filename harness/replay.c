@@ -311,6 +311,10 @@ static int on_end(struct replay *r, struct replay_entry *e, const struct target_
         e->error_class = NULL; /* it was done before the cancel came */
     }
     const struct target_outcome *o = ev->outcome;
+    bool is_spread = o->is_spread && e->n_event > 0;
+    if (is_spread) { /* as store_spread does */
+        e->n_output_first = e->n_output / e->n_event;
+    }
     int rc = ev->end == TARGET_CANCELED ? 0 : watch_reach(r, e, o);
     request_over(r, e);
     int rc2 = replay_write(r->o->store, r->o->run_id, e);
@@ -318,7 +322,7 @@ static int on_end(struct replay *r, struct replay_entry *e, const struct target_
     rc = rc || !o->wire
              ? rc
              : replay_write_wire(r->o->store, r->o->run_id, e->seq, r->start_ns, o->wire);
-    if (!rc && o->is_spread && e->n_event > 0) {
+    if (!rc && is_spread) {
         rc = store_spread(r->o->store, r->o->run_id, e->seq, e->n_event, e->n_output);
     }
     return rc;

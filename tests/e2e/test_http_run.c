@@ -168,6 +168,30 @@ static void test_http_run_faults_have_classes(void **state) {
     truth_close(t);
 }
 
+/* The server tells only the sum: three tokens an event, each gap a third of what it is. */
+static void test_http_run_spreads_tokens(void **state) {
+    (void)state;
+    struct cli_result r;
+    struct truth *t = NULL;
+    char target[256];
+    assert_ok(truth_open(&(struct truth_opts){.itl_ns = 2000000, .per_event = 3}, &t));
+    snprintf(target, sizeof target, "  far: {http: {url: \"%s/v1\", model: m}}\n", truth_url(t));
+    scenario("sum.yaml", target, "arrival: {burst: {requests: 4}}\n");
+    cli_line(dir, 0, &r, "run sum.yaml --db sum.db");
+    cli_fini(&r);
+    truth_close(t);
+    assert_true(is("sum.db", "SELECT count(*) FROM token_event WHERE n_tokens = 3", 8));
+    assert_true(is("sum.db",
+                   "SELECT count(*) FROM request WHERE n_output = 6 AND n_output_first = "
+                   "3 AND n_output_is_estimated = 0",
+                   4));
+    assert_true(is("sum.db", "SELECT count(*) FROM request_http WHERE token_count = 'spread'", 4));
+    assert_true(is("sum.db",
+                   "SELECT sum(abs(tpot_s - i.value_s) < 1e-9) FROM v_request JOIN v_itl "
+                   "i USING (run_id, seq)",
+                   4));
+}
+
 /* One scenario for the engine's stand-ins: nobody, and a server. */
 static void test_http_run_null_target(void **state) {
     (void)state;
@@ -359,6 +383,7 @@ static void test_http_run_interrupted_keeps_events(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(test_http_run_stores_what_the_server_did),
                                        TEST(test_http_run_faults_have_classes),
+                                       TEST(test_http_run_spreads_tokens),
                                        TEST(test_http_run_null_target),
                                        TEST(test_http_run_key_is_nowhere),
                                        TEST(test_http_run_goes_on_without_the_server),
