@@ -21,7 +21,7 @@
 #include "engine/base/str.h"
 #include "harness/http_int.h"
 
-enum { WORDS_VOCAB = 4096, CTX_MAX = 1 << 24, URL_MAX = 4096, KEY_MAX = 4096, BODY_MAX = 1 << 28 };
+enum { URL_MAX = 4096, KEY_MAX = 4096, BODY_MAX = 1 << 28 };
 
 static const int64_t LEAD_NS = 20000000;
 static const int64_t TIMEOUT_NS = 600000000000;
@@ -412,8 +412,7 @@ int http_open(const struct http_opts *o, struct target **out) {
         target_close(&h->head);
         return rc;
     }
-    h->head.vocab = h->tok ? tok_n_vocab(h->tok) : WORDS_VOCAB;
-    h->head.ctx_max = CTX_MAX;
+    h->head.vocab = h->tok ? tok_n_vocab(h->tok) : 0;
     describe(h);
     *out = &h->head;
     return 0;

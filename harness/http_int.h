@@ -131,6 +131,7 @@ struct http {
     struct xfer **by_tag; /* own, [TARGET_REQUESTS_MAX] */
     int64_t rx_ns;        /* kernel's time of what is read next; 0: unknown */
     int64_t rx_last_ns;   /* and of the last byte that waits there */
+    int64_t rx_left;      /* bytes of those not read yet; below 0: more came meanwhile */
     int64_t wall_minus_mono_ns;
     int64_t compared_ns; /* when; 0: never */
     bool is_reset;       /* a look at the socket took the news of its reset from libcurl */

@@ -340,6 +340,7 @@ static int64_t kernel_ns(struct http *h, int fd, size_t n, ssize_t *waiting) {
 static void read_stamps(struct http *h, int fd) {
     ssize_t n = 0;
     h->rx_last_ns = kernel_ns(h, fd, HTTP_READ_MAX, &n);
+    h->rx_left = n;
     h->rx_ns = h->rx_last_ns;
     if (h->rx_ns > 0 && (n > SHORT_READ || clock_now_ns() - h->rx_ns > SHORT_NS)) {
         h->rx_ns = kernel_ns(h, fd, 1, &n);

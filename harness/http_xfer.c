@@ -18,11 +18,16 @@
 /* why: before it, a second request on a connection of HTTP/2 without TLS is a framing error */
 static const unsigned H2C_REUSE = 0x080000;
 
+enum { FRAME_BYTES = 6 }; /* of a chunk, at least */
+
 static const int64_t CONNECT_NS = 10000000000;
 
-/* Time of what is being read; never before what was there already. */
-static int64_t stamp(const struct xfer *x) {
-    int64_t t = x->h->rx_ns > 0 ? x->h->rx_ns : clock_now_ns();
+/* Time of n bytes that are being read; never before what was there already. What came after the
+ * look at the stamps has the time of its reading. */
+static int64_t stamp(const struct xfer *x, size_t n) {
+    struct http *h = x->h;
+    h->rx_left -= (int64_t)n;
+    int64_t t = h->rx_ns > 0 && h->rx_left >= 0 ? h->rx_ns : clock_now_ns();
     return i64_max(t, i64_max(x->heard_ns, x->wire.first_write_ns));
 }
 
@@ -97,7 +102,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx) {
     static const char retry[] = "retry-after:";
     struct xfer *x = ctx;
     size_t n = size * count;
-    x->heard_ns = stamp(x);
+    x->heard_ns = stamp(x, n);
     if (x->wire.first_read_ns < 0) {
         x->wire.first_read_ns = x->heard_ns;
     }
@@ -129,7 +134,7 @@ static void head(struct xfer *x) {
 static size_t on_body(char *data, size_t size, size_t count, void *ctx) {
     struct xfer *x = ctx;
     size_t n = size * count;
-    x->heard_ns = stamp(x);
+    x->heard_ns = stamp(x, n + FRAME_BYTES);
     head(x);
     return reply_feed(&x->reply, data, (int64_t)n) ? n : 0;
 }

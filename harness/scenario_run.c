@@ -23,7 +23,11 @@
 #include "harness/target_null.h"
 #include "reports/summary.h"
 
-enum { WHY_MAX = 1024 };
+enum {
+    WHY_MAX = 1024,
+    VOCAB_ANY = 1 << 16, /* when no target has a vocabulary */
+    CTX_ANY = 1 << 24
+};
 
 struct member {
     struct session s; /* own; empty unless it is an engine */
@@ -37,6 +41,8 @@ struct whole {
     struct store *store; /* own */
     struct scenario_run_result *res;
     struct member *target; /* own, [n_targets] */
+    int32_t vocab;         /* prompts are drawn from ids below it: the smallest of all targets */
+    int32_t ctx_max;
     struct progress bar;
     char label[96];
 };
@@ -108,9 +114,8 @@ static void close_target(struct whole *w, int32_t i, struct target *target) {
     close_engine(w, i);
 }
 
-/* Makes target and load once for nothing but their errors. */
+/* Makes the target once for its errors, and for what all targets can be asked. */
 static int check_target(struct whole *w, int32_t i) {
-    struct load load;
     struct target *target = NULL;
     struct member *m = &w->target[i];
     int rc = is_engine(w, i) ? open_model(w, i) : 0;
@@ -118,11 +123,9 @@ static int check_target(struct whole *w, int32_t i) {
     if (!rc) {
         (void)str_copy(m->about, TARGET_ABOUT_MAX, target->about);
     }
-    if (!rc && w->sc->arrival.n_points > 0 && !w->o->no_load) {
-        rc = load_init(&load, w->sc, target->vocab, target->ctx_max);
-        if (!rc) {
-            load_fini(&load);
-        }
+    if (!rc) {
+        w->vocab = target->vocab > 0 ? i32_min(w->vocab, target->vocab) : w->vocab;
+        w->ctx_max = target->ctx_max > 0 ? i32_min(w->ctx_max, target->ctx_max) : w->ctx_max;
     }
     close_target(w, i, target);
     if (!rc && !is_engine(w, i) && w->sc->n_evals > 0 && !w->o->no_evaluate) {
@@ -230,7 +233,7 @@ static int replay(struct whole *w, int32_t i, int32_t point, int64_t run_id, str
     struct replay_result res;
     struct verdict v;
     const char *on_error = w->sc->targets[i].http.on_error;
-    int rc = load_init(&load, w->sc, t->vocab, t->ctx_max);
+    int rc = load_init(&load, w->sc, w->vocab, w->ctx_max);
     if (rc) {
         return rc;
     }
@@ -376,11 +379,25 @@ static int run_evals(struct whole *w) {
     return rc;
 }
 
+/* Makes the load once for nothing but its errors. */
+static int check_load(const struct whole *w) {
+    struct load load;
+    if (w->sc->arrival.n_points == 0 || w->o->no_load) {
+        return 0;
+    }
+    int rc = load_init(&load, w->sc, w->vocab, w->ctx_max);
+    if (!rc) {
+        load_fini(&load);
+    }
+    return rc;
+}
+
 static int run_all(struct whole *w) {
     int rc = 0;
     for (int32_t i = 0; i < w->sc->n_targets && !rc; i++) {
         rc = check_target(w, i);
     }
+    rc = rc ? rc : check_load(w);
     rc = rc ? rc : begin_session(w);
     if (!rc && !w->o->no_load) {
         rc = run_load(w);
@@ -396,7 +413,7 @@ static int run_all(struct whole *w) {
 }
 
 int scenario_run(const struct scenario_run_opts *o, struct scenario_run_result *res) {
-    struct whole w = {.o = o, .sc = o->sc, .res = res};
+    struct whole w = {.o = o, .sc = o->sc, .res = res, .vocab = VOCAB_ANY, .ctx_max = CTX_ANY};
     *res = (struct scenario_run_result){0};
     w.target = mem_array(MEM_HARNESS, o->sc->n_targets, (int64_t)sizeof *w.target);
     if (!w.target) {

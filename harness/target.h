@@ -109,8 +109,8 @@ struct target {
     const struct target_ops *ops;
     const char *broken;           /* literal: class of requests that a failed target leaves */
     int64_t lead_ns;              /* wants requests so long before their time; 0: at it */
-    int32_t vocab;                /* prompts are drawn from ids below it */
-    int32_t ctx_max;              /* longest prompt and answer together, tokens */
+    int32_t vocab;                /* ids it knows are below it; 0: any */
+    int32_t ctx_max;              /* longest prompt and answer together, tokens; 0: any */
     char about[TARGET_ABOUT_MAX]; /* one line for reports; never a key */
 };
 

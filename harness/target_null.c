@@ -12,7 +12,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 
-enum { VOCAB = 4096, CTX_MAX = 1 << 24, BATCH_MAX = 256 };
+enum { BATCH_MAX = 256 };
 
 struct answer {
     int64_t next_ns; /* of its next event */
@@ -181,8 +181,7 @@ int target_null_open(const struct target_null_opts *o, struct target **out) {
     if (!t) {
         return ERR_NOMEM;
     }
-    t->head =
-        (struct target){.ops = &ops, .broken = "engine_error", .vocab = VOCAB, .ctx_max = CTX_MAX};
+    t->head = (struct target){.ops = &ops, .broken = "engine_error"};
     t->o = *o;
     pthread_mutex_init(&t->lock, NULL);
     str_show_seconds(ttft, (double)o->ttft_ns * 1e-9);

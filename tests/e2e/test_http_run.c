@@ -209,6 +209,37 @@ static void test_http_run_null_target(void **state) {
     assert_true(is("null.db", "SELECT count(*) FROM request_http", 0));
 }
 
+/* The same scenario in the process and over HTTP: with the model's tokenizer both are asked the
+ * same ids, request by request. */
+static void test_http_run_beside_the_engine(void **state) {
+    (void)state;
+    struct cli_result r;
+    struct truth *t = NULL;
+    char targets[512];
+    tiny_model(dir, "llama", 512);
+    assert_ok(truth_open(&(struct truth_opts){0}, &t));
+    snprintf(targets, sizeof targets,
+             "  base: {engine: {model: llama, threads: 1}}\n"
+             "  far: {http: {url: \"%s/v1\", model: m, api: completions, dialect: vllm, tokenizer: "
+             "llama}}\n  none: {null: {}}\n",
+             truth_url(t));
+    scenario("both.yaml", targets, "arrival: {burst: {requests: 12}}\n");
+    cli_line(dir, 0, &r, "run both.yaml --db both.db");
+    cli_fini(&r);
+    truth_close(t);
+    assert_true(is("both.db",
+                   "SELECT count(*) FROM request WHERE error_class IS NULL AND n_output "
+                   "= 6",
+                   36));
+    assert_true(is("both.db",
+                   "SELECT count(*) FROM request a JOIN request b USING (seq, "
+                   "prompt_hash) WHERE a.run_id = 1 AND b.run_id = 2",
+                   12));
+    cli_line(dir, 0, &r, "report both.db --text");
+    assert_non_null(strstr(buf_cstr(&r.out), "none"));
+    cli_fini(&r);
+}
+
 /* The key reaches the server, and nothing that is written. */
 static void test_http_run_key_is_nowhere(void **state) {
     (void)state;
@@ -385,6 +416,7 @@ int main(void) {
                                        TEST(test_http_run_faults_have_classes),
                                        TEST(test_http_run_spreads_tokens),
                                        TEST(test_http_run_null_target),
+                                       TEST(test_http_run_beside_the_engine),
                                        TEST(test_http_run_key_is_nowhere),
                                        TEST(test_http_run_goes_on_without_the_server),
                                        TEST(test_http_run_stops_without_the_server),
