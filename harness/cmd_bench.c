@@ -51,16 +51,20 @@ static void prompt_of(int32_t *ids, int32_t n, int32_t vocab, uint64_t stream) {
     }
 }
 
-/* Runs batch sequences of n_prompt + n_new tokens. out: seconds of the prompt part and of the
- * decode part at full batch, with its tokens */
+/* Seconds of the prompt part, and of the decode part at full batch with its tokens. */
+struct measured {
+    double prefill_s;
+    double decode_s;
+    int32_t n_decoded;
+};
+
+/* Runs batch sequences of n[0] + n[1] tokens. */
 static int one(struct engine *e,
                int32_t vocab,
                int32_t batch,
                const int32_t n[3], /* prompt, new tokens, new tokens in front of the measured */
                uint64_t stream,
-               double *prefill_s,
-               double *decode_s,
-               int32_t *n_decoded) {
+               struct measured *out) {
     int32_t *ids = mem_array(MEM_HARNESS, n[0], (int64_t)sizeof *ids);
     int rc = ids ? 0 : ERR_NOMEM;
     for (int32_t i = 0; i < batch && !rc; i++) {
@@ -77,9 +81,9 @@ static int one(struct engine *e,
     int32_t n_first = 0;
     int32_t n_ready = 0;
     int32_t n_over = 0;
-    *n_decoded = 0;
+    *out = (struct measured){0};
     while (!rc && n_over < batch) {
-        struct event ev[64];
+        struct event ev[512];
         bool busy = false;
         rc = engine_step(e, &busy);
         int32_t got = engine_poll(e, ev, ARRAY_LEN(ev));
@@ -92,7 +96,7 @@ static int one(struct engine *e,
             if (token && ev[i].index == n[2] && ++n_ready == batch) {
                 t_begin = ev[i].t_ns; /* every sequence decodes from here on, until one ends */
             } else if (token && n_ready == batch && ev[i].t_ns > t_begin && n_over == 0) {
-                (*n_decoded)++;
+                out->n_decoded++;
                 t_last = ev[i].t_ns;
             }
         }
@@ -100,8 +104,8 @@ static int one(struct engine *e,
             rc = err_set(ERR_CANCELED, "interrupted");
         }
     }
-    *prefill_s = (double)(t_first - t0) * 1e-9;
-    *decode_s = t_last > t_begin ? (double)(t_last - t_begin) * 1e-9 : 0;
+    out->prefill_s = (double)(t_first - t0) * 1e-9;
+    out->decode_s = t_last > t_begin ? (double)(t_last - t_begin) * 1e-9 : 0;
     return rc;
 }
 
@@ -173,16 +177,15 @@ static int bench_prefill(struct bench *b, struct session *s, const struct cpu_ro
     char name[32];
     const struct weights *w = s->model->weights;
     for (int32_t i = 0; i <= b->repeats; i++) {
-        double pre = 0;
-        double dec = 0;
-        int32_t n = 0;
+        struct measured m;
         int rc = one(s->engine, w->cfg.vocab, b->pp_batch, (const int32_t[]){b->pp, 1, 0},
-                     (uint64_t)i, &pre, &dec, &n);
+                     (uint64_t)i, &m);
         if (rc) {
             return rc;
         }
         if (i > 0) { /* the first warms the pages */
-            t.tok_s[t.n++] = pre > 0 ? b->pp * (double)b->pp_batch / pre : (double)NAN;
+            t.tok_s[t.n++] =
+                m.prefill_s > 0 ? b->pp * (double)b->pp_batch / m.prefill_s : (double)NAN;
         }
     }
     double sd = 0;
@@ -206,16 +209,13 @@ bench_decode(struct bench *b, struct session *s, int32_t batch, const struct cpu
         return rc;
     }
     for (int32_t i = 0; i < b->repeats; i++) {
-        double pre = 0;
-        double dec = 0;
-        int32_t n = 0;
+        struct measured m;
         rc = one(s->engine, w->cfg.vocab, batch,
-                 (const int32_t[]){b->depth, b->tg + b->skip + 1, b->skip}, 100 + (uint64_t)i, &pre,
-                 &dec, &n);
+                 (const int32_t[]){b->depth, b->tg + b->skip + 1, b->skip}, 100 + (uint64_t)i, &m);
         if (rc) {
             return rc;
         }
-        t.tok_s[t.n++] = dec > 0 ? n / dec : (double)NAN;
+        t.tok_s[t.n++] = m.decode_s > 0 ? m.n_decoded / m.decode_s : (double)NAN;
     }
     double sd = 0;
     double step = bytes_per_step(w, batch, b->depth + b->skip + b->tg / 2, kv);

@@ -70,8 +70,8 @@ static void print_json(const struct model_cfg *c,
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:o}", "family", c->family,
         "weights", weights, "kv", kv, "parameters", (json_int_t)p->n_param, "weight_bytes",
         (json_int_t)p->weight_bytes, "kv_bytes_per_token", (json_int_t)p->kv_bytes_per_token,
-        "kv_bytes_per_sequence", (json_int_t)p->kv_bytes_per_seq, "kv_bytes_in_windows",
-        (json_int_t)p->kv_bytes_per_window, "context", ctx, "memory_bytes",
+        "kv_bytes_per_sequence", (json_int_t)p->kv_bytes_per_seq, "kv_bytes_without_windows",
+        (json_int_t)p->kv_bytes_full, "context", ctx, "memory_bytes",
         p->memory_bytes ? json_integer(p->memory_bytes) : json_null(), "sequences_that_fit",
         p->memory_bytes ? json_integer(p->n_seq_max) : json_null(), "tokens_that_fit",
         p->memory_bytes ? json_integer(p->n_tok_max) : json_null());
@@ -95,9 +95,9 @@ static void print_text(const struct model_cfg *c,
            (long long)p->kv_bytes_per_token, c->n_layer, c->n_kv_head, c->head_dim,
            (int)(p->kv_bytes_per_token / 2 / c->n_layer / c->n_kv_head / c->head_dim), kv);
     printf("  one sequence     %s at %d tokens\n", str_show_bytes(b, p->kv_bytes_per_seq), ctx);
-    if (p->kv_bytes_per_window < p->kv_bytes_per_seq) {
-        printf("  of which seen    %s: sliding layers look no further back than their window\n",
-               str_show_bytes(b, p->kv_bytes_per_window));
+    if (p->kv_bytes_per_seq < p->kv_bytes_full) {
+        printf("  without windows  %s: sliding layers keep no more than they can see\n",
+               str_show_bytes(b, p->kv_bytes_full));
     }
     if (p->memory_bytes == 0) {
         return;

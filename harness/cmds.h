@@ -12,6 +12,7 @@
     X(report)                                                                                      \
     X(fetch)                                                                                       \
     X(generate)                                                                                    \
+    X(serve)                                                                                       \
     X(plan)                                                                                        \
     X(inspect)                                                                                     \
     X(bench)                                                                                       \

@@ -21,6 +21,32 @@ void interrupt_install(void) {
     sigaction(SIGTERM, &sa, NULL);
 }
 
+/* The caught signals. */
+static void fill_signals(sigset_t *set) {
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+}
+
+void interrupt_hold(void) {
+    sigset_t set;
+    fill_signals(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+void interrupt_wait(void) {
+    sigset_t set;
+    sigset_t open;
+    fill_signals(&set);
+    pthread_sigmask(SIG_BLOCK, &set, &open);
+    sigdelset(&open, SIGINT);
+    sigdelset(&open, SIGTERM);
+    while (!interrupt_seen()) {
+        sigsuspend(&open);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
 bool interrupt_seen(void) {
     return seen != 0;
 }

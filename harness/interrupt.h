@@ -8,6 +8,13 @@
 /* Catches SIGINT and SIGTERM from now on. */
 void interrupt_install(void);
 
+/* Holds the signals back in this thread and all that it starts from now on, until interrupt_wait.
+ */
+void interrupt_hold(void);
+
+/* Sleeps until a signal came, without losing one that was held back; later ones are not held. */
+void interrupt_wait(void);
+
 /* True once a signal came. */
 bool interrupt_seen(void);
 

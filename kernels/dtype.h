@@ -208,7 +208,7 @@ static inline bool dtype_is_scaled(enum dtype t) {
  *   F8_E4M3  clamped to +-448. Dynamic: s = absmax / 448
  *   F4       E2M1, s = e4m3(absmax / 6 * global) / global, e4m3 clamped to +-448 and 0 become 1/8
  * A dynamic s of 0 becomes 2^-23, but for F4. A quotient x / s that is no number makes s NaN, and
- * so the row's result.
+ * so the row's result. Integers and F4 are summed exactly, F4 as twice its value.
  * src: compressed-tensors, quantization/utils/helpers.py (calculate_qparams) and
  * quantization/lifecycle/forward_helpers.py (_quantize) */
 enum actq_type { ACTQ_NONE, ACTQ_I8, ACTQ_F8_E4M3, ACTQ_F4 };

@@ -117,6 +117,6 @@ int64_t mem_calls(void) {
 const char *mem_tag_name(enum mem_tag tag) {
     static const char *const names[MEM_N] = {
         "base",   "text",  "model", "weights", "kv cache", "scheduler", "engine",
-        "kernel", "quant", "data",  "report",  "harness",  "test"};
+        "kernel", "quant", "data",  "report",  "harness",  "serve",     "test"};
     return tag < MEM_N ? names[tag] : "all";
 }

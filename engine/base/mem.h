@@ -19,6 +19,7 @@ enum mem_tag {
     MEM_DATA,
     MEM_REPORT,
     MEM_HARNESS,
+    MEM_SERVE,
     MEM_TEST,
     MEM_N
 };

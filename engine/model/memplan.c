@@ -43,11 +43,10 @@ void memplan_make(const struct model_cfg *c,
     struct memplan p = {.n_param = memplan_n_param(c), .memory_bytes = memory_bytes};
     p.weight_bytes = (int64_t)((double)p.n_param * t->block_bytes / t->block);
     p.kv_bytes_per_token = model_cfg_kv_bytes_per_token(c, kv_type);
-    p.kv_bytes_per_seq = p.kv_bytes_per_token * ctx;
+    p.kv_bytes_full = p.kv_bytes_per_token * ctx;
     for (int32_t i = 0; i < c->n_layer; i++) {
         int32_t w = c->layer[i].window;
-        p.kv_bytes_per_window +=
-            p.kv_bytes_per_token / c->n_layer * (w > 0 ? i32_min(w, ctx) : ctx);
+        p.kv_bytes_per_seq += p.kv_bytes_per_token / c->n_layer * (w > 0 ? i32_min(w, ctx) : ctx);
     }
     if (memory_bytes > 0) {
         fit(&p);

@@ -9,12 +9,12 @@ struct memplan {
     int64_t n_param;      /* parameters from the shapes; a tied table once */
     int64_t weight_bytes; /* at weight_type */
     int64_t kv_bytes_per_token;
-    int64_t kv_bytes_per_seq;    /* one sequence of ctx tokens, as the engine keeps it */
-    int64_t kv_bytes_per_window; /* of that, what layers with a sliding window can still see */
-    int64_t memory_bytes;        /* given */
-    int64_t kv_bytes_free;       /* memory - weights, >= 0 */
-    int64_t n_seq_max;           /* sequences of ctx tokens that fit */
-    int64_t n_tok_max;           /* tokens of cache that fit */
+    int64_t kv_bytes_per_seq; /* one sequence of ctx tokens; sliding layers keep their window */
+    int64_t kv_bytes_full;    /* the same if every layer kept all tokens */
+    int64_t memory_bytes;     /* given */
+    int64_t kv_bytes_free;    /* memory - weights, >= 0 */
+    int64_t n_seq_max;        /* sequences of ctx tokens that fit */
+    int64_t n_tok_max;        /* tokens of cache that fit */
 };
 
 /* in: ctx tokens a sequence, memory_bytes >= 0 (0: not given, n_seq_max and n_tok_max are 0) */

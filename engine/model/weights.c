@@ -217,6 +217,7 @@ static int unpermute(struct loader *l, struct linear *lin) {
             bias[r] = lin->bias[from];
         }
     }
+    file_drop(lin->w.data, lin->w.n * row);
     lin->w.data = dst;
     lin->bias = bias;
     return 0;

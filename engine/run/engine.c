@@ -17,6 +17,7 @@
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
 #include "engine/base/ring.h"
+#include "engine/run/engine_opts.h"
 #include "engine/run/forward.h"
 #include "engine/run/fused.h"
 #include "engine/sched/batch.h"
@@ -24,15 +25,9 @@
 #include "kernels/backend.h"
 
 enum {
-    DEFAULT_BLOCK_TOK = 16,
-    DEFAULT_BATCH_TOK = 512,
-    DEFAULT_RUNNING = 32,
-    DEFAULT_WAITING = 4096,
     OUT_ROWS = 64, /* rows of logits at once */
-    ABORTS_MAX = 4096,
-    COUNT_MAX = 1 << 20 /* of each option that counts tokens of a step or requests */
+    ABORTS_MAX = 4096
 };
-static const int64_t DEFAULT_KV_BYTES = 256 << 20;
 
 /* The engine's part of a request, kept behind seq->user. */
 struct job {
@@ -42,6 +37,8 @@ struct job {
     void *row_ctx; /* ref */
     int64_t first_run_ns;
     int32_t n_token; /* TOKEN events so far */
+    int32_t min_new; /* no stop token among the first of them */
+    bool logprob;    /* the probability of the token is wanted */
     int failed;      /* 0, or why it must end */
 };
 
@@ -79,74 +76,6 @@ struct engine {
     _Atomic bool dead;      /* a step failed */
     char text[128];
 };
-
-static void fill_defaults(const struct weights *w, struct engine_opts *o) {
-    const struct model_cfg *c = &w->cfg;
-    o->backend = o->backend ? o->backend : "cpu";
-    o->block_tok = o->block_tok ? o->block_tok : DEFAULT_BLOCK_TOK;
-    o->batch_tok_max = o->batch_tok_max ? o->batch_tok_max : DEFAULT_BATCH_TOK;
-    o->running_max = o->running_max ? o->running_max : i32_min(DEFAULT_RUNNING, o->batch_tok_max);
-    o->waiting_max = o->waiting_max ? o->waiting_max : DEFAULT_WAITING;
-    o->ctx_max = o->ctx_max ? i32_min(o->ctx_max, c->ctx_max) : c->ctx_max;
-}
-
-/* Shares the cache's memory out among the groups of layers, so that all run out at the same number
- * of whole contexts; a windowed group gets at least what one sequence needs. */
-static void size_pools(struct engine *e) {
-    const struct engine_opts *o = &e->opts;
-    const struct model_cfg *c = &e->w->cfg;
-    struct sched_opts so = {
-        .block_tok = o->block_tok, .batch_tok_max = o->batch_tok_max, .chunk_max = o->chunk_max};
-    int64_t layer = model_cfg_kv_bytes_per_token(c, o->kv_type) / c->n_layer * o->block_tok;
-    int64_t one[MODEL_KV_GROUPS] = {0}; /* blocks of one whole context */
-    int64_t bytes = 0;                  /* of those */
-    for (int32_t g = 0; g < e->groups.n; g++) {
-        so.group[g].window = e->groups.window[g];
-        one[g] = sched_blocks_needed(&so, g, o->ctx_max);
-        bytes += one[g] * layer * e->groups.n_layer[g];
-    }
-    double share = fmin(o->running_max, fmax(1, (double)DEFAULT_KV_BYTES / (double)bytes));
-    share = o->kv_bytes > 0 ? (double)o->kv_bytes / (double)bytes : share;
-    for (int32_t g = 0; g < e->groups.n; g++) {
-        double n = floor(share * (double)one[g] * (1 + 1e-12)); /* why: 5 must not become 4.9999 */
-        n = o->n_blocks > 0 ? o->n_blocks : n;
-        if (o->n_blocks == 0 && e->groups.window[g] > 0 && e->groups.n > 1 && n >= 1) {
-            n = fmax(n, (double)one[g]);
-        }
-        e->n_blocks[g] = (int32_t)fmin(n, KVPOOL_BLOCKS_MAX);
-    }
-}
-
-/* Demands that a count as given is 0 (the default) to max. */
-static int check_count(const char *name, int64_t v, int64_t max) {
-    return v >= 0 && v <= max ? 0
-                              : err_set(ERR_RANGE, "engine: %s is %lld, want 0..%lld", name,
-                                        (long long)v, (long long)max);
-}
-
-/* Checks the options as given, ahead of all arithmetic. */
-static int check_given(const struct engine_opts *o) {
-    int rc = check_count("n_threads", o->n_threads, COUNT_MAX);
-    rc = rc ? rc : check_count("block_tok", o->block_tok, KVPOOL_BLOCK_TOK_MAX);
-    rc = rc ? rc : check_count("batch_tok_max", o->batch_tok_max, COUNT_MAX);
-    rc = rc ? rc : check_count("running_max", o->running_max, COUNT_MAX);
-    rc = rc ? rc : check_count("waiting_max", o->waiting_max, COUNT_MAX);
-    rc = rc ? rc : check_count("chunk_max", o->chunk_max, COUNT_MAX);
-    rc = rc ? rc : check_count("ctx_max", o->ctx_max, INT32_MAX);
-    rc = rc ? rc : check_count("n_blocks", o->n_blocks, KVPOOL_BLOCKS_MAX);
-    rc = rc ? rc : check_count("kv_bytes", o->kv_bytes, INT64_MAX);
-    return rc ? rc : check_count("kv_type", o->kv_type, DTYPE_N - 1);
-}
-
-static int check_pools(const struct engine *e) {
-    for (int32_t g = 0; g < e->groups.n; g++) {
-        if (e->n_blocks[g] < 1) {
-            return err_set(ERR_RANGE, "engine: %lld bytes hold no KV block of %d tokens",
-                           (long long)e->opts.kv_bytes, e->opts.block_tok);
-        }
-    }
-    return 0;
-}
 
 static int open_backend(struct engine *e) {
     const struct model_cfg *c = &e->w->cfg;
@@ -251,6 +180,7 @@ static void update_stats(struct engine *e) {
     s->kv_bytes_per_token = model_cfg_kv_bytes_per_token(&e->w->cfg, e->opts.kv_type);
     s->workspace_bytes = e->fw.bytes;
     s->ctx_max = e->opts.ctx_max;
+    s->events_max = e->events.cap;
     pthread_mutex_unlock(&e->stats_lock);
 }
 
@@ -263,13 +193,8 @@ int engine_open(const struct weights *w, const struct engine_opts *opts, struct 
     e->opts = opts ? *opts : (struct engine_opts){0};
     pthread_mutex_init(&e->submit_lock, NULL);
     pthread_mutex_init(&e->stats_lock, NULL);
-    int rc = check_given(&e->opts);
-    if (!rc) {
-        fill_defaults(w, &e->opts);
-        model_cfg_kv_groups(&w->cfg, &e->groups);
-        size_pools(e);
-        rc = check_pools(e);
-    }
+    model_cfg_kv_groups(&w->cfg, &e->groups);
+    int rc = engine_opts_fill(&w->cfg, &e->groups, &e->opts, e->n_blocks);
     rc = rc ? rc : open_parts(e);
     if (rc) {
         engine_close(e);
@@ -331,7 +256,8 @@ static int check_request(const struct engine *e, const struct engine_request *r)
     if (atomic_load(&e->dead)) {
         return err_set(ERR_DEVICE, "the engine has failed in an earlier step");
     }
-    if (r->n_ids < 1 || r->max_new < 0 || r->n_stop < 0 || r->n_stop > SEQ_STOP_MAX) {
+    if (r->n_ids < 1 || r->max_new < 0 || r->min_new < 0 || r->n_stop < 0 ||
+        r->n_stop > SEQ_STOP_MAX) {
         return err_set(ERR_RANGE, "request with %d prompt tokens, %d new tokens, %d stop tokens",
                        r->n_ids, r->max_new, r->n_stop);
     }
@@ -373,6 +299,8 @@ static int job_create(struct engine *e, const struct engine_request *r, struct j
     j->sampling = r->sampling;
     j->row = r->row;
     j->row_ctx = r->row_ctx;
+    j->min_new = r->min_new;
+    j->logprob = r->logprob || e->opts.logprobs;
     j->first_run_ns = -1;
     j->seq->user = j;
     j->seq->score = r->score;
@@ -476,6 +404,19 @@ static void emit_events(struct engine *e, int64_t now_ns) {
     }
 }
 
+/* Does the choice of the next token look at more than its row? */
+static bool is_adjusted(const struct job *j) {
+    return sampling_penalizes(&j->sampling) || j->n_token < j->min_new;
+}
+
+/* The row after penalties, and without stop tokens where it is too early for them. */
+static const float *adjust(struct engine *e, const struct job *j, const float *logits) {
+    const struct seq *q = j->seq;
+    bool early = j->n_token < j->min_new && !q->ignore_stop;
+    return sampler_adjust(&e->sampler, logits, &j->sampling, q->tok + q->n_prompt,
+                          q->n_known - q->n_prompt, q->stop, early ? q->n_stop : 0);
+}
+
 /* Uses one row of logits: the request's row function, then the sampler. */
 static void use_row(struct engine *e, int32_t item, int32_t pos, const float *logits) {
     const struct plan_item *it = &e->plan.item[item];
@@ -485,9 +426,10 @@ static void use_row(struct engine *e, int32_t item, int32_t pos, const float *lo
         rc = j->row(j->row_ctx, pos, logits, e->w->cfg.vocab);
     }
     if (!rc && it->sample) {
-        rc = sampler_pick(&e->sampler, logits, &j->sampling, pos + 1, &e->picked[item]);
+        const float *x = is_adjusted(j) ? adjust(e, j, logits) : logits;
+        rc = sampler_pick(&e->sampler, x, &j->sampling, pos + 1, &e->picked[item]);
         e->picked_logprob[item] = NAN;
-        if (!rc && e->opts.logprobs) {
+        if (!rc && j->logprob) {
             e->picked_logprob[item] = (float)((double)logits[e->picked[item]] -
                                               sampler_logsumexp(logits, e->w->cfg.vocab));
         }
@@ -499,7 +441,7 @@ static void use_row(struct engine *e, int32_t item, int32_t pos, const float *lo
 static bool wants_pick_alone(const struct engine *e, int32_t item) {
     const struct plan_item *it = &e->plan.item[item];
     const struct job *j = it->seq->user;
-    return it->sample && !j->row && j->sampling.temperature == 0 && !e->opts.logprobs;
+    return it->sample && !j->row && j->sampling.temperature == 0 && !j->logprob && !is_adjusted(j);
 }
 
 static int32_t item_of(const struct batch *b, int32_t t, int32_t item) {

@@ -44,6 +44,8 @@ struct engine_request {
     const int32_t *stop; /* ref for the call, [n_stop] ids that end it; NULL: the model's */
     int32_t n_stop;
     bool ignore_stop;
+    int32_t min_new;    /* no stop token among the first so many, unless stops are ignored */
+    bool logprob;       /* fill event.logprob whatever the engine's option is */
     int32_t priority;   /* larger goes first */
     bool score;         /* compute the prompt and call row; nothing is generated */
     int32_t score_from; /* score: first position whose row is wanted */
@@ -69,6 +71,7 @@ struct engine_stats {
     int64_t kv_bytes_per_token;
     int64_t workspace_bytes;
     int32_t ctx_max;
+    int32_t events_max; /* events that may wait for engine_poll */
 };
 
 /* Opens an engine on bound weights, which must outlive it. All memory is allocated here.

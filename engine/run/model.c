@@ -88,9 +88,9 @@ int model_need_tok(const struct model *m) {
 
 static void set_token(json_t *vars, const char *name, const struct tok *tok, int32_t id) {
     int32_t n = 0;
-    const uint8_t *p = id >= 0 ? tok_piece(tok, id, &n) : NULL;
+    const char *p = id >= 0 ? tok_written(tok, id, &n) : NULL;
     if (p) {
-        json_object_set_new(vars, name, json_stringn((const char *)p, (size_t)n));
+        json_object_set_new(vars, name, json_stringn(p, (size_t)n));
     }
 }
 

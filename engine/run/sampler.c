@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
@@ -11,7 +12,8 @@ int sampler_init(struct sampler *s, int32_t vocab) {
     *s = (struct sampler){.vocab = vocab};
     s->order = mem_array(MEM_RUN, vocab, (int64_t)sizeof *s->order);
     s->prob = mem_array(MEM_RUN, vocab, (int64_t)sizeof *s->prob);
-    if (!s->order || !s->prob) {
+    s->logit = mem_array(MEM_RUN, vocab, (int64_t)sizeof *s->logit);
+    if (!s->order || !s->prob || !s->logit) {
         sampler_fini(s);
         return ERR_NOMEM;
     }
@@ -21,6 +23,7 @@ int sampler_init(struct sampler *s, int32_t vocab) {
 void sampler_fini(struct sampler *s) {
     mem_free(s->order);
     mem_free(s->prob);
+    mem_free(s->logit);
     *s = (struct sampler){0};
 }
 
@@ -37,7 +40,46 @@ int sampling_check(const struct sampling *p) {
     if (p->top_k < 0) {
         return err_set(ERR_RANGE, "top_k %d, want 0 or more", p->top_k);
     }
+    if (!(p->presence >= -2 && p->presence <= 2)) {
+        return err_set(ERR_RANGE, "presence penalty %g, want -2..2", (double)p->presence);
+    }
+    if (!(p->frequency >= -2 && p->frequency <= 2)) {
+        return err_set(ERR_RANGE, "frequency penalty %g, want -2..2", (double)p->frequency);
+    }
     return 0;
+}
+
+bool sampling_penalizes(const struct sampling *p) {
+    return p->presence != 0 || p->frequency != 0;
+}
+
+const float *sampler_adjust(struct sampler *s,
+                            const float *logits,
+                            const struct sampling *p,
+                            const int32_t *generated,
+                            int32_t n,
+                            const int32_t *ban,
+                            int32_t n_ban) {
+    float *x = s->logit;
+    memcpy(x, logits, (size_t)s->vocab * sizeof *x);
+    for (int32_t i = 0; i < n && sampling_penalizes(p); i++) {
+        s->order[generated[i]] = 0;
+    }
+    for (int32_t i = 0; i < n && sampling_penalizes(p); i++) {
+        s->order[generated[i]]++;
+    }
+    for (int32_t i = 0; i < n && sampling_penalizes(p); i++) {
+        int32_t id = generated[i];
+        float count = (float)s->order[id];
+        x[id] -= count > 0 ? count * p->frequency + p->presence : 0;
+        s->order[id] = 0; /* why: a token that comes again is done */
+    }
+    for (int32_t i = 0; i < n_ban; i++) {
+        if (ban[i] >= 0 && ban[i] < s->vocab) {
+            x[ban[i]] = -INFINITY;
+        }
+    }
+    return x;
 }
 
 static int argmax(const float *x, int32_t n) {

@@ -117,6 +117,7 @@ static int special_ids(const struct gguf *g, struct tok_spec *spec) {
     bool space = true;
     int rc = gguf_opt_i32(g, "tokenizer.ggml.bos_token_id", 0, TOK_VOCAB_MAX, &bos);
     rc = rc ? rc : gguf_opt_i32(g, "tokenizer.ggml.unknown_token_id", 0, TOK_VOCAB_MAX, &unk);
+    spec->add_bos_told = gguf_find(g, "tokenizer.ggml.add_bos_token") != NULL;
     rc = rc ? rc : gguf_opt_bool(g, "tokenizer.ggml.add_bos_token", &spec->add_bos);
     rc = rc ? rc : gguf_opt_bool(g, "tokenizer.ggml.add_eos_token", &spec->add_eos);
     rc = rc ? rc : gguf_opt_bool(g, "tokenizer.ggml.add_space_prefix", &space);
@@ -189,23 +190,22 @@ int toksource_gguf(const struct gguf *g, struct tok **out) {
 }
 
 int toksource_open(const char *path, struct tok **out) {
+    static const char *const names[] = {"tokenizer.json", "vocab.json", "tokenizer.model"};
     char config[FILE_PATH_MAX];
     struct ckpt *c = NULL;
-    int rc = file_join(config, path, "tokenizer.json");
-    if (rc) {
-        return rc;
+    bool gguf = str_ends(path, ".gguf") || file_is_dir(path);
+    int rc = 0;
+    for (int32_t i = 0; i < ARRAY_LEN(names) && gguf && !str_ends(path, ".gguf") && !rc; i++) {
+        rc = file_join(config, path, names[i]);
+        gguf = rc || !file_exists(config);
     }
-    bool gguf = str_ends(path, ".gguf");
-    if (!gguf && file_is_dir(path) && !file_exists(config)) {
-        rc = file_join(config, path, "vocab.json");
-        gguf = !rc && !file_exists(config);
-    }
-    if (!gguf) {
-        return tok_open(path, out);
+    if (rc || !gguf) {
+        return rc ? rc : tok_open(path, out);
     }
     rc = ckpt_open(path, &c);
     if (!rc && !c->gguf) {
-        rc = err_set(ERR_NOTFOUND, "%s: no tokenizer.json, no vocab.json and no GGUF file", path);
+        rc = err_set(ERR_NOTFOUND,
+                     "%s: no tokenizer.json, vocab.json, tokenizer.model and no GGUF file", path);
     }
     rc = rc ? rc : toksource_gguf(c->gguf, out);
     ckpt_close(c);

@@ -7,16 +7,27 @@
 
 #include "engine/text/tok.h"
 
+enum {
+    DETOK_STAGES_MAX = 8,
+    DETOK_HOLD_MAX = 1 << 26, /* bytes that one step holds back */
+};
+
+/* What one step of the decoder remembers. */
+struct detok_stage {
+    struct buf hold; /* own: text that waits for what follows */
+    bool any;        /* a token has come */
+    bool held;       /* hold has a token, which may be empty */
+    int32_t left;    /* characters that may still be taken off the front */
+    int32_t n_part;
+    uint8_t part[4]; /* start of a character that is not complete */
+};
+
 struct detok {
     const struct tok *tok; /* ref */
     bool skip_special;
-    uint8_t part[4]; /* start of a character that is not complete */
-    int32_t n_part;
-    int32_t strip;  /* characters that may still be taken off the front */
-    struct buf run; /* own: byte tokens (<0xXX>) that follow each other */
+    bool any; /* an id has come */
+    struct detok_stage stage[DETOK_STAGES_MAX];
 };
-
-enum { DETOK_RUN_MAX = 1 << 26 }; /* bytes held back while byte tokens follow each other */
 
 /* Starts a stream. tok must outlive it. cost: allocates nothing. own: caller, detok_fini */
 void detok_init(struct detok *d, const struct tok *tok, bool skip_special);

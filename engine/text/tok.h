@@ -2,8 +2,8 @@
  *
  * A `struct tok` is immutable after its making; any number of threads may encode with it at once
  * (each call takes a scratch from a pool inside). Supported: BPE over bytes (GPT-2, SmolLM2, Qwen,
- * Llama 3, ...) and BPE over characters with byte fallback (Llama 2, Gemma; also as SentencePiece
- * scores). All else is refused by name. */
+ * Llama 3, ...), BPE over characters with byte fallback (Llama 2, Gemma; also as SentencePiece
+ * scores) and Unigram. All else (WordPiece, WordLevel) is refused by name. */
 #ifndef ENGINE_TEXT_TOK_H
 #define ENGINE_TEXT_TOK_H
 
@@ -48,7 +48,10 @@ enum tok_step_kind {
     TOK_STEP_PUNCT,      /* punctuation characters */
     TOK_STEP_BYTE_LEVEL, /* bytes are tokens; prefix_space puts a blank in front of a piece without
                           */
-    TOK_STEP_METASPACE,  /* blanks become U+2581; prefix as told */
+    TOK_STEP_METASPACE,  /* blanks become pattern (U+2581); prefix as told */
+    TOK_STEP_SCRIPTS,    /* where the script changes; Japanese ones count as Han */
+    TOK_STEP_LENGTH,     /* every `length` characters */
+    TOK_STEP_LETTERS,    /* each byte becomes its letter of GPT-2's alphabet */
 };
 
 /* What becomes of a match. */
@@ -69,6 +72,7 @@ struct tok_step {
     enum tok_prefix prefix;
     bool invert;       /* matches and the rest change roles */
     bool prefix_space; /* BYTE_LEVEL */
+    int32_t length;    /* LENGTH, at least 1 */
     struct tok_str pattern;
 };
 
@@ -89,6 +93,7 @@ struct tok_spec {
     bool ignore_merges;   /* a piece that is a token stays whole (pre names bring their own) */
     bool no_prefix_space; /* SPM: no U+2581 in front (add_space_prefix false) */
     bool add_bos;
+    bool add_bos_told; /* add_bos stands; else the family of pre decides */
     bool add_eos;
     bool has_bos; /* bos below is meant */
     bool has_unk;
@@ -105,15 +110,21 @@ struct tok_spec {
  * proportional to the vocabulary; about 0.1 s for 150,000 tokens */
 int tok_create(const struct tok_spec *spec, struct tok **out);
 
-/* Opens a tokenizer.json, a folder with one, or a folder with vocab.json and merges.txt (then
- * tokenizer_config.json, when there, tells Qwen2Tokenizer from GPT2Tokenizer and has the added
- * tokens). BOS, EOS and the chat template come from tokenizer_config.json and chat_template.jinja.
+/* Opens a tokenizer.json, a tokenizer.model, or a folder with, looked for in this order:
+ *   tokenizer.json                     the whole tokenizer
+ *   vocab.json, merges.txt             byte-level BPE; tokenizer_config.json, when there, tells
+ *                                      the class and has the added tokens
+ *   tokenizer.model                    SentencePiece (BPE, Unigram), or tiktoken's ranks when their
+ *                                      pattern is known
+ * BOS, EOS and the chat template come from tokenizer_config.json and chat_template.jinja.
  * err: ERR_NOTFOUND, ERR_UNSUPPORTED naming file and component, ERR_FORMAT, ERR_LIMIT, ERR_NOMEM
  * own: caller, tok_close */
 int tok_open(const char *path, struct tok **out);
 
-/* Parses tokenizer.json from memory; where names it in errors. */
+/* Parses tokenizer.json, or a SentencePiece model (tokenizer.model), from memory; where names it in
+ * errors. */
 int tok_parse(const char *where, const char *text, int64_t n, struct tok **out);
+int tok_parse_model(const char *where, const uint8_t *p, int64_t n, struct tok **out);
 
 /* Writes tokenizer.json and tokenizer_config.json (with the chat template) into dir, which tok_open
  * and transformers read back.
@@ -142,9 +153,12 @@ enum {
 
 /* Appends the ids of n bytes of text to out.
  * in:   any bytes; what is no UTF-8 is read as U+FFFD. flags of TOK_*
- * err:  ERR_LIMIT past TOK_TEXT_MAX or a pattern that does not end, ERR_NOMEM; out keeps its ids
- * and may have got some more cost: O(n log of the longest piece); thread-safe src:  tokenizers
- * 0.23, TokenizerImpl::encode; BPE::merge_word and Word::merge_all */
+ * err:  ERR_LIMIT past TOK_TEXT_MAX or a pattern that does not end, ERR_UNSUPPORTED for a character
+ *       that a Unigram without unknown token lacks, ERR_NOMEM; out keeps its ids and may have got
+ *       some more
+ * cost: proportional to n, whatever the text (an unknown regular expression may cost more);
+ *       thread-safe
+ * src:  tokenizers 0.23, TokenizerImpl::encode */
 int tok_encode(
     const struct tok *tok, const char *text, int64_t n, uint32_t flags, struct tok_ids *out);
 
@@ -158,6 +172,13 @@ int tok_decode(
 /* Raw bytes that id stands for, before any repair; NULL and *n = 0 when there is no such token.
  * own: the tokenizer's */
 const uint8_t *tok_piece(const struct tok *tok, int32_t id, int32_t *n);
+
+/* The text of an added token as it is written, else tok_piece. out: *n bytes, not terminated */
+const char *tok_written(const struct tok *tok, int32_t id, int32_t *n);
+
+/* Units of work that all encode calls took: symbols, merges asked for, trie steps. For tests of
+ * cost. */
+int64_t tok_ops(const struct tok *tok);
 
 int32_t tok_n_vocab(const struct tok *tok);
 bool tok_is_byte_level(const struct tok *tok); /* BPE over bytes; else over characters */

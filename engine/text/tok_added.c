@@ -1,4 +1,4 @@
-/* Added tokens: texts that are found in the input before anything is merged.
+/* Added tokens: texts that are found in the input before anything else.
  *
  * Two tries, of the tokens matched in the raw text and of those matched behind the normaliser
  * (whose texts are normalised as well). Leftmost match, longest among those that begin there. A
@@ -9,111 +9,70 @@
 #include "engine/text/tok_int.h"
 #include "engine/text/utf8.h"
 
-enum { NODES_MAX = 1 << 24 };
-
-static int new_node(struct tok_trie *t, uint8_t byte, int32_t *out) {
-    if (t->n == t->cap) {
-        int32_t cap = t->cap ? t->cap * 2 : 256;
-        if (cap > NODES_MAX) {
-            return err_set(ERR_LIMIT, "added tokens of more than %d bytes", NODES_MAX / 2);
-        }
-        struct tok_node *p = mem_realloc(MEM_TEXT, t->node, (int64_t)cap * (int64_t)sizeof *p);
-        if (!p) {
-            return ERR_NOMEM;
-        }
-        t->node = p;
-        t->cap = cap;
+static int add_key(const struct tok_added *a, int32_t i, struct tok_str s, struct tok_key *key) {
+    if (s.n > TOK_TOKEN_MAX) {
+        return err_set(ERR_LIMIT, "added token %d has %d bytes, at most %d", a->id, s.n,
+                       TOK_TOKEN_MAX);
     }
-    t->node[t->n] = (struct tok_node){.child = -1, .next = -1, .added = -1, .byte = byte};
-    *out = t->n++;
+    *key = (struct tok_key){(const uint8_t *)s.p, s.n, i};
     return 0;
 }
 
-static int32_t sibling(const struct tok_trie *t, int32_t first, uint8_t byte) {
-    while (first >= 0 && t->node[first].byte != byte) {
-        first = t->node[first].next;
-    }
-    return first;
-}
-
-static int trie_add(struct tok_trie *t, const uint8_t *p, int64_t n, int32_t added) {
-    int32_t at = t->root[p[0]];
-    if (at < 0) {
-        int rc = new_node(t, p[0], &at);
-        if (rc) {
-            return rc;
-        }
-        t->root[p[0]] = at;
-    }
-    for (int64_t i = 1; i < n; i++) {
-        int32_t next = sibling(t, t->node[at].child, p[i]);
-        if (next < 0) {
-            int rc = new_node(t, p[i], &next);
-            if (rc) {
-                return rc;
-            }
-            t->node[next].next = t->node[at].child;
-            t->node[at].child = next;
-        }
-        at = next;
-    }
-    t->node[at].added = added;
-    return 0;
-}
-
-static void trie_init(struct tok_trie *t) {
-    for (int32_t i = 0; i < 256; i++) {
-        t->root[i] = -1;
+static void begins(const struct tok_trie *t, bool *byte) {
+    for (int32_t b = 0; b < 256; b++) {
+        byte[b] = t->unit && tok_trie_child(t, 0, (uint8_t)b) >= 0;
     }
 }
 
-static int add_normal(struct tok *tok, int32_t i, struct buf *text, struct buf *tmp) {
-    const struct tok_added *a = &tok->added[i];
-    buf_clear(text);
-    int rc = tok_norm_run(tok, (const uint8_t *)a->text.p, a->text.n, text, tmp);
-    if (rc || text->len == 0) {
-        return rc;
-    }
-    return trie_add(&tok->normal, (const uint8_t *)text->data, text->len, i);
-}
-
-int tok_trie_build(struct tok *tok) {
-    struct buf text;
-    struct buf tmp;
+/* Normalised texts go to w's buffer `clean`, at the places in at[]. */
+static int normal_texts(struct tok_work *w, struct tok_span *at) {
+    const struct tok *t = w->tok;
     int rc = 0;
-    buf_init(&text, MEM_TEXT, TOK_TEXT_MAX);
-    buf_init(&tmp, MEM_TEXT, TOK_TEXT_MAX);
-    trie_init(&tok->raw);
-    trie_init(&tok->normal);
-    for (int32_t i = 0; i < tok->n_added && !rc; i++) {
-        const struct tok_added *a = &tok->added[i];
-        if (a->text.n > 0 && a->normalized) {
-            rc = add_normal(tok, i, &text, &tmp);
-        } else if (a->text.n > 0) {
-            rc = trie_add(&tok->raw, (const uint8_t *)a->text.p, a->text.n, i);
+    buf_clear(&w->clean);
+    for (int32_t i = 0; i < t->n_added && !rc; i++) {
+        const struct tok_added *a = &t->added[i];
+        if (!a->normalized) {
+            continue;
         }
+        buf_clear(&w->norm);
+        rc = tok_norm_run(w, (const uint8_t *)a->text.p, a->text.n, &w->norm);
+        at[i] = (struct tok_span){w->clean.len, (int32_t)w->norm.len};
+        rc = rc ? rc : buf_add(&w->clean, buf_cstr(&w->norm), w->norm.len);
     }
-    buf_fini(&text);
-    buf_fini(&tmp);
     return rc;
 }
 
-void tok_trie_fini(struct tok_trie *t) {
-    mem_free(t->node);
+/* why: the tries keep no pointers to the keys */
+static int build(struct tok *t, struct tok_work *w, struct tok_key *key, struct tok_span *at) {
+    int64_t n = 0;
+    int rc = 0;
+    for (int32_t i = 0; i < t->n_added && !rc; i++) {
+        if (!t->added[i].normalized && t->added[i].text.n > 0) {
+            rc = add_key(&t->added[i], i, t->added[i].text, &key[n++]);
+        }
+    }
+    rc = rc ? rc : tok_trie_build(&t->raw, key, n);
+    rc = rc ? rc : normal_texts(w, at);
+    n = 0;
+    for (int32_t i = 0; i < t->n_added && !rc; i++) {
+        if (t->added[i].normalized && at[i].n > 0) {
+            struct tok_str s = {buf_cstr(&w->clean) + at[i].at, at[i].n};
+            rc = add_key(&t->added[i], i, s, &key[n++]);
+        }
+    }
+    rc = rc ? rc : tok_trie_build(&t->normal, key, n);
+    return rc;
 }
 
-/* Longest added token that begins at p. out: its index or -1, *len */
-static int32_t longest(const struct tok_trie *t, const uint8_t *p, int64_t n, int64_t *len) {
-    int32_t found = -1;
-    int32_t at = t->root[p[0]];
-    for (int64_t i = 1; at >= 0; i++) {
-        if (t->node[at].added >= 0) {
-            found = t->node[at].added;
-            *len = i;
-        }
-        at = i < n ? sibling(t, t->node[at].child, p[i]) : -1;
-    }
-    return found;
+int tok_added_build(struct tok *t, struct tok_work *w) {
+    struct tok_key *key = mem_array(MEM_TEXT, t->n_added, sizeof *key);
+    struct tok_span *at = mem_array(MEM_TEXT, t->n_added, sizeof *at);
+    int rc = key && at ? build(t, w, key, at) : ERR_NOMEM;
+    begins(&t->raw, t->raw_start);
+    begins(&t->normal, t->normal_start);
+    mem_free(key);
+    mem_free(at);
+    return rc;
 }
 
 /* Start of the character that ends before p[end]. */
@@ -140,8 +99,9 @@ static bool word_beside(const uint8_t *p, int64_t n, int64_t start, int64_t end)
     return false;
 }
 
-static int64_t blanks_before(const uint8_t *p, int64_t start) {
-    while (start > 0) {
+/* Start of the run of blanks that ends at start, but not before floor. */
+static int64_t blanks_before(const uint8_t *p, int64_t start, int64_t floor) {
+    while (start > floor) {
         uint32_t cp;
         int64_t i = back(p, start);
         utf8_get(p + i, &cp);
@@ -150,7 +110,7 @@ static int64_t blanks_before(const uint8_t *p, int64_t start) {
         }
         start = i;
     }
-    return start;
+    return i64_max(start, floor);
 }
 
 static int64_t blanks_after(const uint8_t *p, int64_t n, int64_t end) {
@@ -165,18 +125,13 @@ static int64_t blanks_after(const uint8_t *p, int64_t n, int64_t end) {
     return end;
 }
 
-bool tok_added_next(const struct tok *tok,
-                    const struct tok_trie *t,
-                    bool parse_special,
-                    struct tok_str s,
-                    int64_t *from,
-                    int64_t floor,
-                    struct tok_hit *hit) {
-    const uint8_t *p = (const uint8_t *)s.p;
-    int64_t i = *from;
-    while (i < s.n) {
+bool tok_added_next(const struct tok *tok, struct tok_search *f, struct tok_hit *hit) {
+    const uint8_t *p = (const uint8_t *)f->s.p;
+    int64_t n = f->s.n;
+    int64_t i = f->from;
+    while (i < n) {
         int64_t len = 0;
-        int32_t k = t->root[p[i]] < 0 ? -1 : longest(t, p + i, s.n - i, &len);
+        int32_t k = f->begins[p[i]] ? tok_trie_longest(f->trie, p + i, n - i, &len) : -1;
         if (k < 0) {
             i++;
             continue;
@@ -185,15 +140,24 @@ bool tok_added_next(const struct tok *tok,
         int64_t start = i;
         int64_t end = i + len;
         i = end;
-        if ((a->special && !parse_special) || (a->single_word && word_beside(p, s.n, start, end))) {
+        if ((a->special && !f->parse_special) ||
+            (a->single_word && word_beside(p, n, start, end))) {
             continue;
         }
-        start = a->lstrip ? i64_max(blanks_before(p, start), floor) : start;
-        end = a->rstrip ? blanks_after(p, s.n, end) : end;
+        start = a->lstrip ? blanks_before(p, start, f->done) : start;
+        if (a->rstrip) {
+            /* why: the run of blanks is looked through once, however many tokens are in it */
+            f->blank_end = end < f->blank_end ? f->blank_end : blanks_after(p, n, end);
+            end = f->blank_end;
+        }
+        f->done = end;
+        if (start >= end) { /* why: its text went to the blanks of the match before */
+            continue;
+        }
         *hit = (struct tok_hit){.start = start, .end = end, .id = a->id};
-        *from = i;
+        f->from = i;
         return true;
     }
-    *from = s.n;
+    f->from = n;
     return false;
 }

@@ -53,6 +53,24 @@ int tok_alpha_bytes(struct tok_str text, struct buf *out, bool *ok) {
     return 0;
 }
 
+uint32_t tok_alpha_letter(uint8_t b) {
+    if ((b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b != 0xad)) {
+        return b;
+    }
+    if (b < 0x21) {
+        return 0x100U + b;
+    }
+    return b == 0xad ? 0x143U : 0x100U + 33U + (uint32_t)(b - 0x7f);
+}
+
+int tok_alpha_text(const uint8_t *p, int64_t n, struct buf *out) {
+    int rc = 0;
+    for (int64_t i = 0; i < n && !rc; i++) {
+        rc = buf_utf8(out, tok_alpha_letter(p[i]));
+    }
+    return rc;
+}
+
 static int32_t hex(char c) {
     if (c >= '0' && c <= '9') {
         return c - '0';

@@ -54,17 +54,17 @@ static struct tok_str sub(struct tok_str s, int64_t start, int64_t end) {
 /* Cuts s at the added tokens of a trie; what is between goes to rest(). */
 typedef int (*rest_fn)(struct tok_work *w, struct tok_str s, bool parse_special, bool first);
 
-static int around_added(struct tok_work *w,
-                        const struct tok_trie *t,
-                        struct tok_str s,
-                        bool parse_special,
-                        bool first,
-                        rest_fn rest) {
-    int64_t from = 0;
+static int around_added(
+    struct tok_work *w, bool raw, struct tok_str s, bool parse_special, bool first, rest_fn rest) {
+    const struct tok *t = w->tok;
+    struct tok_search f = {.trie = raw ? &t->raw : &t->normal,
+                           .begins = raw ? t->raw_start : t->normal_start,
+                           .s = s,
+                           .parse_special = parse_special};
     int64_t done = 0;
     struct tok_hit hit;
     int rc = 0;
-    while (!rc && tok_added_next(w->tok, t, parse_special, s, &from, done, &hit)) {
+    while (!rc && f.trie->unit && tok_added_next(t, &f, &hit)) {
         if (hit.start > done) {
             rc = rest(w, sub(s, done, hit.start), parse_special, first && done == 0);
         }
@@ -83,16 +83,15 @@ static int plain(struct tok_work *w, struct tok_str s, bool parse_special, bool 
 }
 
 static int segment(struct tok_work *w, struct tok_str s, bool parse_special, bool first) {
-    const struct tok *t = w->tok;
-    if (t->cfg.n_norm > 0) {
+    if (w->tok->cfg.n_norm > 0) {
         buf_clear(&w->norm);
-        int rc = tok_norm_run(t, (const uint8_t *)s.p, s.n, &w->norm, &w->tmp);
+        int rc = tok_norm_run(w, (const uint8_t *)s.p, s.n, &w->norm);
         if (rc) {
             return rc;
         }
         s = (struct tok_str){buf_cstr(&w->norm), (int32_t)w->norm.len};
     }
-    return around_added(w, &t->normal, s, parse_special, first, plain);
+    return around_added(w, false, s, parse_special, first, plain);
 }
 
 static int add_all(struct tok_ids *out, const int32_t *id, int32_t n) {
@@ -116,7 +115,7 @@ static int encode(struct tok_work *w, struct tok_str s, uint32_t flags) {
     }
     int rc = add ? add_all(w->out, c->prefix, c->n_prefix) : 0;
     if (!rc && s.n > 0) {
-        rc = around_added(w, &w->tok->raw, s, flags & TOK_PARSE_SPECIAL, true, segment);
+        rc = around_added(w, true, s, flags & TOK_PARSE_SPECIAL, true, segment);
     }
     return rc || !add ? rc : add_all(w->out, c->suffix, c->n_suffix);
 }

@@ -1,15 +1,11 @@
-/* tokenizer.json: normalizer, pre_tokenizer, post_processor, decoder.
+/* tokenizer.json: normalizer, pre_tokenizer, post_processor (the decoder is in tok_pipedec.c).
  *
- * Every component is an object with a "type"; "Sequence" nests. A type is mapped to a step, or
- * refused by its name: a tokenizer that is nearly right is worse than none.
+ * Every component is an object with a "type"; "Sequence" nests. A type is looked up in a table and
+ * mapped to a step, or refused by its name: a tokenizer that is nearly right is worse than none.
+ * The ids that a post-processor adds around the text are kept; offsets and pairs are not ours, nor
+ * are "truncation" and "padding".
  *
- *     normalizer      NFC NFD NFKC NFKD Prepend Replace(String) Sequence
- *     pre_tokenizer   ByteLevel Split Digits Punctuation Whitespace WhitespaceSplit Metaspace
- * Sequence post_processor  ByteLevel TemplateProcessing Sequence decoder         ByteLevel
- * Metaspace-free sequences of Replace ByteFallback Fuse Strip
- *
- * ByteLevel must be the last pre-tokenizer, since bytes are tokens behind it.
- * src: tokenizers, normalizers/, pre_tokenizers/, processors/template.rs, decoders/ */
+ * src: tokenizers, normalizers/, pre_tokenizers/, processors/ */
 #include <string.h>
 
 #include "engine/base/err.h"
@@ -17,21 +13,24 @@
 #include "engine/text/tok_int.h"
 #include "engine/text/utf8.h"
 
-enum { NEST_MAX = 8 };
+enum { NEST_MAX = 8, CHARSMAP_MAX = 1 << 26 };
 
-static int unsupported(const struct tok_reader *r, const char *part, const char *what) {
+/* A type's name and its reader. */
+struct part {
+    const char *type;
+    tok_component read;
+};
+
+int tok_pipe_unsupported(const struct tok_reader *r, const char *part, const char *what) {
     return err_set(ERR_UNSUPPORTED, "%s: %s \"%.64s\"", r->cfg.where, part, what);
 }
 
-typedef int (*component_fn)(struct tok_reader *r, const json_t *o, const char *type);
-
-/* Calls f for o, or for each member of a Sequence of such. */
 static int each(struct tok_reader *r,
                 const json_t *o,
                 const char *part,
                 const char *list,
                 int32_t depth,
-                component_fn f) {
+                tok_component f) {
     const char *type = NULL;
     if (!o || json_is_null(o)) {
         return 0;
@@ -54,8 +53,13 @@ static int each(struct tok_reader *r,
     return rc;
 }
 
-static const json_t *
-need_string(const struct tok_reader *r, const json_t *o, const char *key, int *rc) {
+int tok_pipe_each(
+    struct tok_reader *r, const json_t *o, const char *part, const char *list, tok_component f) {
+    return each(r, o, part, list, 0, f);
+}
+
+const json_t *
+tok_pipe_string(const struct tok_reader *r, const json_t *o, const char *key, int *rc) {
     const json_t *v = json_object_get(o, key);
     if (!json_is_string(v)) {
         *rc = err_set(ERR_FORMAT, "%s: \"%s\" is missing or no string", r->cfg.where, key);
@@ -64,43 +68,150 @@ need_string(const struct tok_reader *r, const json_t *o, const char *key, int *r
     return v;
 }
 
-static int normalizer(struct tok_reader *r, const json_t *o, const char *type) {
+int tok_pipe_pattern(const struct tok_reader *r,
+                     const json_t *o,
+                     struct tok_str *out,
+                     bool *regex) {
+    const json_t *pattern = json_object_get(o, "pattern");
+    const json_t *re = json_object_get(pattern, "Regex");
+    const json_t *p = re ? re : json_object_get(pattern, "String");
+    if (!json_is_string(p) || json_string_length(p) == 0) {
+        return err_set(ERR_FORMAT, "%s: \"pattern\" is no {\"Regex\"} or {\"String\"} with a text",
+                       r->cfg.where);
+    }
+    *out = tok_json_str(p);
+    *regex = re != NULL;
+    return 0;
+}
+
+static int dispatch(struct tok_reader *r,
+                    const json_t *o,
+                    const char *type,
+                    const struct part *part,
+                    int32_t n,
+                    const char *name) {
+    for (int32_t i = 0; i < n; i++) {
+        if (strcmp(type, part[i].type) == 0) {
+            return part[i].read(r, o, type);
+        }
+    }
+    return tok_pipe_unsupported(r, name, type);
+}
+
+/* Normalizers. */
+
+static int add_norm(struct tok_reader *r, struct tok_norm s) {
+    if (r->cfg.n_norm == TOK_NORM_MAX) {
+        return err_set(ERR_LIMIT, "%s: more than %d normalizers", r->cfg.where, TOK_NORM_MAX);
+    }
+    r->cfg.norm[r->cfg.n_norm++] = s;
+    return 0;
+}
+
+static int norm_form(struct tok_reader *r, const json_t *o, const char *type) {
     static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
-    struct tok_cfg *c = &r->cfg;
-    struct tok_norm s = {0};
+    int32_t form = 0;
+    (void)o;
+    while (form + 1 < ARRAY_LEN(forms) && strcmp(type, forms[form]) != 0) {
+        form++;
+    }
+    return add_norm(r, (struct tok_norm){.kind = TOK_NORM_FORM, .form = form});
+}
+
+/* Those without settings. */
+static int norm_plain(struct tok_reader *r, const json_t *o, const char *type) {
+    static const struct {
+        const char *type;
+        enum tok_norm_kind kind;
+    } plain[] = {{"Lowercase", TOK_NORM_LOWER},
+                 {"StripAccents", TOK_NORM_MARKS},
+                 {"Nmt", TOK_NORM_NMT},
+                 {"ByteLevel", TOK_NORM_BYTES}};
+    int32_t i = 0;
+    (void)o;
+    while (i + 1 < ARRAY_LEN(plain) && strcmp(type, plain[i].type) != 0) {
+        i++;
+    }
+    return add_norm(r, (struct tok_norm){.kind = plain[i].kind});
+}
+
+static int norm_strip(struct tok_reader *r, const json_t *o, const char *type) {
+    struct tok_norm s = {.kind = TOK_NORM_STRIP, .left = true, .right = true};
+    (void)type;
+    int rc = json_opt_bool(o, r->cfg.where, "strip_left", &s.left);
+    rc = rc ? rc : json_opt_bool(o, r->cfg.where, "strip_right", &s.right);
+    return rc ? rc : add_norm(r, s);
+}
+
+static int norm_bert(struct tok_reader *r, const json_t *o, const char *type) {
+    struct tok_norm s = {.kind = TOK_NORM_BERT, .clean = true, .chinese = true, .lower = true};
+    const char *where = r->cfg.where;
+    (void)type;
+    int rc = json_opt_bool(o, where, "clean_text", &s.clean);
+    rc = rc ? rc : json_opt_bool(o, where, "handle_chinese_chars", &s.chinese);
+    rc = rc ? rc : json_opt_bool(o, where, "lowercase", &s.lower);
+    s.marks = s.lower;
+    rc = rc ? rc : json_opt_bool(o, where, "strip_accents", &s.marks);
+    return rc ? rc : add_norm(r, s);
+}
+
+static int norm_prepend(struct tok_reader *r, const json_t *o, const char *type) {
     int rc = 0;
-    if (c->n_norm == TOK_NORM_MAX) {
-        return err_set(ERR_LIMIT, "%s: more than %d normalizers", c->where, TOK_NORM_MAX);
-    }
-    for (int32_t i = 0; i < ARRAY_LEN(forms); i++) {
-        if (strcmp(type, forms[i]) == 0) {
-            s = (struct tok_norm){.kind = TOK_NORM_FORM, .form = i};
-            c->norm[c->n_norm++] = s;
-            return 0;
-        }
-    }
-    if (strcmp(type, "Prepend") == 0) {
-        const json_t *text = need_string(r, o, "prepend", &rc);
-        if (!rc) {
-            c->norm[c->n_norm++] =
-                (struct tok_norm){.kind = TOK_NORM_PREPEND, .to = tok_json_str(text)};
-        }
+    (void)type;
+    const json_t *text = tok_pipe_string(r, o, "prepend", &rc);
+    return rc ? rc
+              : add_norm(r, (struct tok_norm){.kind = TOK_NORM_PREPEND, .to = tok_json_str(text)});
+}
+
+static int norm_replace(struct tok_reader *r, const json_t *o, const char *type) {
+    struct tok_norm s = {0};
+    bool regex = false;
+    (void)type;
+    int rc = tok_pipe_pattern(r, o, &s.from, &regex);
+    const json_t *to = rc ? NULL : tok_pipe_string(r, o, "content", &rc);
+    if (rc) {
         return rc;
     }
-    if (strcmp(type, "Replace") != 0) {
-        return unsupported(r, "normalizer", type);
-    }
-    const json_t *from = json_object_get(json_object_get(o, "pattern"), "String");
-    const json_t *to = need_string(r, o, "content", &rc);
-    if (!rc && (!json_is_string(from) || json_string_length(from) == 0)) {
-        return unsupported(r, "normalizer", "Replace without a String pattern");
-    }
-    if (!rc) {
-        c->norm[c->n_norm++] = (struct tok_norm){
-            .kind = TOK_NORM_REPLACE, .from = tok_json_str(from), .to = tok_json_str(to)};
-    }
-    return rc;
+    s.kind = regex ? TOK_NORM_REGEX : TOK_NORM_REPLACE;
+    s.to = tok_json_str(to);
+    return add_norm(r, s);
 }
+
+static int norm_charsmap(struct tok_reader *r, const json_t *o, const char *type) {
+    int rc = 0;
+    (void)type;
+    const json_t *map = tok_pipe_string(r, o, "precompiled_charsmap", &rc);
+    if (!rc && r->more.len > 0) {
+        rc = tok_pipe_unsupported(r, "normalizer", "Precompiled, twice");
+    }
+    rc = rc ? rc : tok_base64(json_string_value(map), (int64_t)json_string_length(map), &r->more);
+    if (rc) {
+        return err_ctx(rc, "%s: precompiled_charsmap", r->cfg.where);
+    }
+    struct tok_str from = {buf_cstr(&r->more), (int32_t)r->more.len};
+    return add_norm(r, (struct tok_norm){.kind = TOK_NORM_CHARSMAP, .from = from});
+}
+
+static int normalizer(struct tok_reader *r, const json_t *o, const char *type) {
+    static const struct part parts[] = {
+        {"NFC", norm_form},
+        {"NFD", norm_form},
+        {"NFKC", norm_form},
+        {"NFKD", norm_form},
+        {"Lowercase", norm_plain},
+        {"StripAccents", norm_plain},
+        {"Nmt", norm_plain},
+        {"ByteLevel", norm_plain},
+        {"Strip", norm_strip},
+        {"BertNormalizer", norm_bert},
+        {"Prepend", norm_prepend},
+        {"Replace", norm_replace},
+        {"Precompiled", norm_charsmap},
+    };
+    return dispatch(r, o, type, parts, ARRAY_LEN(parts), "normalizer");
+}
+
+/* Pre-tokenizers. */
 
 static int add_step(struct tok_reader *r, struct tok_step s) {
     if (r->cfg.n_steps == TOK_STEPS_MAX) {
@@ -122,27 +233,24 @@ static int behavior(const struct tok_reader *r, const json_t *o, enum tok_behavi
             return 0;
         }
     }
-    return rc ? rc : unsupported(r, "split behavior", name);
+    return rc ? rc : tok_pipe_unsupported(r, "split behavior", name);
 }
 
-static int split(struct tok_reader *r, const json_t *o) {
-    const json_t *pattern = json_object_get(o, "pattern");
-    const json_t *regex = json_object_get(pattern, "Regex");
-    const json_t *string = json_object_get(pattern, "String");
-    const json_t *p = regex ? regex : string;
-    struct tok_step s = {.kind = regex ? TOK_STEP_REGEX : TOK_STEP_STRING};
-    if (!json_is_string(p)) {
-        return err_set(ERR_FORMAT, "%s: Split without a Regex or String pattern", r->cfg.where);
-    }
-    s.pattern = tok_json_str(p);
-    int rc = behavior(r, o, &s.behavior);
+static int pre_split(struct tok_reader *r, const json_t *o, const char *type) {
+    struct tok_step s = {.kind = TOK_STEP_STRING};
+    bool regex = false;
+    (void)type;
+    int rc = tok_pipe_pattern(r, o, &s.pattern, &regex);
+    s.kind = regex ? TOK_STEP_REGEX : TOK_STEP_STRING;
+    rc = rc ? rc : behavior(r, o, &s.behavior);
     rc = rc ? rc : json_opt_bool(o, r->cfg.where, "invert", &s.invert);
     return rc ? rc : add_step(r, s);
 }
 
-static int byte_level(struct tok_reader *r, const json_t *o) {
+static int pre_byte_level(struct tok_reader *r, const json_t *o, const char *type) {
     bool prefix = true;
     bool regex = true;
+    (void)type;
     int rc = json_opt_bool(o, r->cfg.where, "add_prefix_space", &prefix);
     rc = rc ? rc : json_opt_bool(o, r->cfg.where, "use_regex", &regex);
     if (!rc && prefix) {
@@ -155,190 +263,262 @@ static int byte_level(struct tok_reader *r, const json_t *o) {
     return rc;
 }
 
-static int metaspace(struct tok_reader *r, const json_t *o) {
-    static const char *const schemes[] = {"never", "first", "always"};
-    static const char mark[] = "\xe2\x96\x81";
-    const char *where = r->cfg.where;
-    const char *replacement = mark;
-    const char *scheme = NULL;
-    bool prefix = true;
-    bool cut = true;
-    int rc = json_opt_str(o, where, "replacement", &replacement);
-    rc = rc ? rc : json_opt_bool(o, where, "add_prefix_space", &prefix);
-    rc = rc ? rc : json_opt_str(o, where, "prepend_scheme", &scheme);
-    rc = rc ? rc : json_opt_bool(o, where, "split", &cut);
+/* One character. */
+static int
+one_char(const struct tok_reader *r, const json_t *o, const char *key, struct tok_str *out) {
+    int rc = 0;
+    const json_t *v = tok_pipe_string(r, o, key, &rc);
     if (rc) {
         return rc;
     }
-    if (strcmp(replacement, mark) != 0) {
-        return unsupported(r, "Metaspace replacement", replacement);
+    *out = tok_json_str(v);
+    if (utf8_count((const uint8_t *)out->p, out->n) != 1) {
+        return err_set(ERR_FORMAT, "%s: \"%s\" is \"%.64s\", want one character", r->cfg.where, key,
+                       out->p);
     }
-    scheme = scheme ? scheme : prefix ? "always" : "never";
-    for (int32_t i = 0; i < ARRAY_LEN(schemes); i++) {
-        if (strcmp(scheme, schemes[i]) != 0) {
-            continue;
-        }
-        rc = add_step(r,
-                      (struct tok_step){.kind = TOK_STEP_METASPACE, .prefix = (enum tok_prefix)i});
-        if (!rc && cut) {
-            rc = add_step(r, (struct tok_step){.kind = TOK_STEP_STRING,
-                                               .behavior = TOK_MERGED_WITH_NEXT,
-                                               .pattern = {mark, 3}});
-        }
-        return rc;
-    }
-    return unsupported(r, "Metaspace prepend_scheme", scheme);
+    return 0;
 }
 
-static int pre_tokenizer(struct tok_reader *r, const json_t *o, const char *type) {
-    static const char words[] =
-        "[\\w\\p{Nl}\\x{200c}\\x{200d}]+|[^\\w\\p{Nl}\\x{200c}\\x{200d}\\s]+";
-    struct tok_step s = {.behavior = TOK_ISOLATED};
-    int rc = 0;
-    if (r->cfg.byte_level) {
-        return unsupported(r, "pre_tokenizer behind ByteLevel", type);
+int tok_pipe_metaspace(struct tok_reader *r, const json_t *o, struct tok_step *out, bool *split) {
+    static const char *const schemes[] = {"never", "first", "always"};
+    const char *where = r->cfg.where;
+    const char *scheme = "always";
+    bool prefix = true;
+    struct tok_step s = {.kind = TOK_STEP_METASPACE};
+    *split = true;
+    int rc = one_char(r, o, "replacement", &s.pattern);
+    rc = rc ? rc : json_opt_bool(o, where, "add_prefix_space", &prefix);
+    rc = rc ? rc : json_opt_str(o, where, "prepend_scheme", &scheme);
+    rc = rc ? rc : json_opt_bool(o, where, "split", split);
+    if (!rc && !prefix && json_object_get(o, "prepend_scheme") && strcmp(scheme, "never") != 0) {
+        rc = err_set(ERR_FORMAT,
+                     "%s: Metaspace with prepend_scheme \"%.16s\" and without "
+                     "add_prefix_space",
+                     where, scheme);
     }
-    if (strcmp(type, "ByteLevel") == 0) {
-        return byte_level(r, o);
+    if (rc) {
+        return rc;
     }
-    if (strcmp(type, "Split") == 0) {
-        return split(r, o);
+    scheme = prefix ? scheme : "never";
+    for (int32_t i = 0; i < ARRAY_LEN(schemes); i++) {
+        if (strcmp(scheme, schemes[i]) == 0) {
+            s.prefix = (enum tok_prefix)i;
+            *out = s;
+            return 0;
+        }
     }
-    if (strcmp(type, "Metaspace") == 0) {
-        return metaspace(r, o);
+    return tok_pipe_unsupported(r, "Metaspace prepend_scheme", scheme);
+}
+
+static int pre_metaspace(struct tok_reader *r, const json_t *o, const char *type) {
+    struct tok_step s;
+    bool split = true;
+    (void)type;
+    int rc = tok_pipe_metaspace(r, o, &s, &split);
+    rc = rc ? rc : add_step(r, s);
+    if (!rc && split) {
+        rc = add_step(r, (struct tok_step){.kind = TOK_STEP_STRING,
+                                           .behavior = TOK_MERGED_WITH_NEXT,
+                                           .pattern = s.pattern});
     }
-    if (strcmp(type, "Digits") == 0) {
-        bool individual = false;
-        rc = json_opt_bool(o, r->cfg.where, "individual_digits", &individual);
-        s.kind = TOK_STEP_NUMBERS;
-        s.behavior = individual ? TOK_ISOLATED : TOK_CONTIGUOUS;
-    } else if (strcmp(type, "Punctuation") == 0) {
-        rc = behavior(r, o, &s.behavior);
-        s.kind = TOK_STEP_PUNCT;
-    } else if (strcmp(type, "WhitespaceSplit") == 0) {
-        s.kind = TOK_STEP_SPACES;
-        s.behavior = TOK_REMOVED;
-    } else if (strcmp(type, "Whitespace") == 0) {
-        s.kind = TOK_STEP_REGEX;
-        s.behavior = TOK_REMOVED;
-        s.invert = true;
-        s.pattern = (struct tok_str){words, (int32_t)sizeof words - 1};
-    } else {
-        return unsupported(r, "pre_tokenizer", type);
-    }
+    return rc;
+}
+
+static int pre_digits(struct tok_reader *r, const json_t *o, const char *type) {
+    bool individual = false;
+    (void)type;
+    int rc = json_opt_bool(o, r->cfg.where, "individual_digits", &individual);
+    return rc ? rc
+              : add_step(r,
+                         (struct tok_step){.kind = TOK_STEP_NUMBERS,
+                                           .behavior = individual ? TOK_ISOLATED : TOK_CONTIGUOUS});
+}
+
+static int pre_punctuation(struct tok_reader *r, const json_t *o, const char *type) {
+    struct tok_step s = {.kind = TOK_STEP_PUNCT};
+    (void)type;
+    int rc = behavior(r, o, &s.behavior);
     return rc ? rc : add_step(r, s);
 }
 
-/* Adds the ids of special token `name` of a template in front or behind. */
-static int affix(struct tok_reader *r, const json_t *specials, const char *name, bool front) {
+static int pre_whitespace(struct tok_reader *r, const json_t *o, const char *type) {
+    /* \w of Rust, which takes letter-like signs and joiners, too */
+    static const char words[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]+|"
+                                "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}\\s]+";
+    (void)o;
+    (void)type;
+    return add_step(r, (struct tok_step){.kind = TOK_STEP_REGEX,
+                                         .behavior = TOK_REMOVED,
+                                         .invert = true,
+                                         .pattern = {words, (int32_t)sizeof words - 1}});
+}
+
+static int pre_blanks(struct tok_reader *r, const json_t *o, const char *type) {
+    (void)o;
+    int rc = add_step(r, (struct tok_step){.kind = TOK_STEP_SPACES, .behavior = TOK_REMOVED});
+    if (!rc && strcmp(type, "BertPreTokenizer") == 0) {
+        rc = add_step(r, (struct tok_step){.kind = TOK_STEP_PUNCT, .behavior = TOK_ISOLATED});
+    }
+    return rc;
+}
+
+static int pre_delimiter(struct tok_reader *r, const json_t *o, const char *type) {
+    struct tok_step s = {.kind = TOK_STEP_STRING, .behavior = TOK_REMOVED};
+    (void)type;
+    int rc = one_char(r, o, "delimiter", &s.pattern);
+    return rc ? rc : add_step(r, s);
+}
+
+static int pre_scripts(struct tok_reader *r, const json_t *o, const char *type) {
+    (void)o;
+    (void)type;
+    return add_step(r, (struct tok_step){.kind = TOK_STEP_SCRIPTS});
+}
+
+static int pre_length(struct tok_reader *r, const json_t *o, const char *type) {
+    struct tok_step s = {.kind = TOK_STEP_LENGTH, .length = 5};
+    (void)type;
+    int rc = json_opt_i32(o, r->cfg.where, "length", 1, TOK_TEXT_MAX, &s.length);
+    return rc ? rc : add_step(r, s);
+}
+
+/* why: only the last step may leave bytes as they are; what follows ByteLevel sees letters */
+static int pre_tokenizer(struct tok_reader *r, const json_t *o, const char *type) {
+    static const struct part parts[] = {
+        {"ByteLevel", pre_byte_level},         {"Split", pre_split},
+        {"Metaspace", pre_metaspace},          {"Digits", pre_digits},
+        {"Punctuation", pre_punctuation},      {"Whitespace", pre_whitespace},
+        {"WhitespaceSplit", pre_blanks},       {"BertPreTokenizer", pre_blanks},
+        {"CharDelimiterSplit", pre_delimiter}, {"UnicodeScripts", pre_scripts},
+        {"FixedLength", pre_length},
+    };
+    int rc = 0;
+    if (r->cfg.byte_level) {
+        rc = add_step(r, (struct tok_step){.kind = TOK_STEP_LETTERS});
+        r->cfg.byte_level = false;
+    }
+    return rc ? rc : dispatch(r, o, type, parts, ARRAY_LEN(parts), "pre_tokenizer");
+}
+
+/* Post-processors. A later one works around what an earlier one made. */
+
+static int put_front(struct tok_reader *r, const int32_t *id, int32_t n) {
+    struct tok_cfg *c = &r->cfg;
+    if (n > TOK_AFFIX_MAX - c->n_prefix) {
+        return err_set(ERR_LIMIT, "%s: post_processor: over %d ids", c->where, TOK_AFFIX_MAX);
+    }
+    memmove(c->prefix + n, c->prefix, (size_t)c->n_prefix * sizeof *c->prefix);
+    memcpy(c->prefix, id, (size_t)n * sizeof *id);
+    c->n_prefix += n;
+    return 0;
+}
+
+static int put_back(struct tok_reader *r, const int32_t *id, int32_t n) {
+    struct tok_cfg *c = &r->cfg;
+    if (n > TOK_AFFIX_MAX - c->n_suffix) {
+        return err_set(ERR_LIMIT, "%s: post_processor: over %d ids", c->where, TOK_AFFIX_MAX);
+    }
+    memcpy(c->suffix + c->n_suffix, id, (size_t)n * sizeof *id);
+    c->n_suffix += n;
+    return 0;
+}
+
+/* The ids of special token `name` of a template. */
+static int
+affix(struct tok_reader *r, const json_t *specials, const char *name, int32_t *id, int32_t *n) {
     const json_t *ids = json_object_get(json_object_get(specials, name), "ids");
     if (!json_is_array(ids)) {
         return err_set(ERR_FORMAT, "%s: post_processor: \"%.64s\" has no ids", r->cfg.where, name);
     }
-    int32_t *n = front ? &r->cfg.n_prefix : &r->cfg.n_suffix;
-    int32_t *list = front ? r->cfg.prefix : r->cfg.suffix;
     for (size_t i = 0; i < json_array_size(ids); i++) {
-        json_int_t id = json_integer_value(json_array_get(ids, i));
-        if (*n == TOK_AFFIX_MAX || id < 0 || id >= TOK_VOCAB_MAX) {
+        const json_t *v = json_array_get(ids, i);
+        json_int_t k = json_is_integer(v) ? json_integer_value(v) : -1;
+        if (*n == TOK_AFFIX_MAX || k < 0 || k >= TOK_VOCAB_MAX) {
             return err_set(ERR_LIMIT, "%s: post_processor: over %d ids, or id %lld", r->cfg.where,
-                           TOK_AFFIX_MAX, (long long)id);
+                           TOK_AFFIX_MAX, (long long)k);
         }
-        list[(*n)++] = (int32_t)id;
+        id[(*n)++] = (int32_t)k;
     }
+    return 0;
+}
+
+static int post_template(struct tok_reader *r, const json_t *o, const char *type) {
+    const json_t *single = json_object_get(o, "single");
+    const json_t *specials = json_object_get(o, "special_tokens");
+    int32_t id[2][TOK_AFFIX_MAX];
+    int32_t n[2] = {0, 0};
+    int32_t n_text = 0;
+    int rc = 0;
+    (void)type;
+    for (size_t i = 0; i < json_array_size(single) && !rc; i++) {
+        const json_t *e = json_array_get(single, i);
+        const json_t *special = json_object_get(e, "SpecialToken");
+        const json_t *text = json_object_get(e, "Sequence");
+        const char *name = NULL;
+        rc = json_need_str(special ? special : text, r->cfg.where, "id", &name);
+        if (!rc && special) {
+            int32_t side = n_text > 0;
+            rc = affix(r, specials, name, id[side], &n[side]);
+        } else if (!rc) {
+            n_text += strcmp(name, "A") == 0 ? 1 : 2;
+        }
+    }
+    if (!rc && n_text != 1) {
+        return tok_pipe_unsupported(r, "post_processor", "TemplateProcessing, the text not once");
+    }
+    rc = rc ? rc : put_front(r, id[0], n[0]);
+    return rc ? rc : put_back(r, id[1], n[1]);
+}
+
+/* "cls": ["<s>", 0] */
+static int pair_id(const struct tok_reader *r, const json_t *o, const char *key, int32_t *id) {
+    const json_t *v = json_array_get(json_object_get(o, key), 1);
+    json_int_t k = json_is_integer(v) ? json_integer_value(v) : -1;
+    if (k < 0 || k >= TOK_VOCAB_MAX) {
+        return err_set(ERR_FORMAT, "%s: post_processor: \"%s\" is no [text, id]", r->cfg.where,
+                       key);
+    }
+    *id = (int32_t)k;
+    return 0;
+}
+
+static int post_cls_sep(struct tok_reader *r, const json_t *o, const char *type) {
+    int32_t cls = 0;
+    int32_t sep = 0;
+    (void)type;
+    int rc = pair_id(r, o, "cls", &cls);
+    rc = rc ? rc : pair_id(r, o, "sep", &sep);
+    rc = rc ? rc : put_front(r, &cls, 1);
+    return rc ? rc : put_back(r, &sep, 1);
+}
+
+static int post_nothing(struct tok_reader *r, const json_t *o, const char *type) {
+    (void)r;
+    (void)o;
+    (void)type;
     return 0;
 }
 
 static int post_processor(struct tok_reader *r, const json_t *o, const char *type) {
-    if (strcmp(type, "ByteLevel") == 0) {
-        return 0;
-    }
-    if (strcmp(type, "TemplateProcessing") != 0) {
-        return unsupported(r, "post_processor", type);
-    }
-    const json_t *single = json_object_get(o, "single");
-    const json_t *specials = json_object_get(o, "special_tokens");
-    bool front = true;
-    int rc = 0;
-    for (size_t i = 0; i < json_array_size(single) && !rc; i++) {
-        const json_t *e = json_array_get(single, i);
-        const json_t *special = json_object_get(e, "SpecialToken");
-        const char *name = NULL;
-        if (!special) {
-            front = false;
-            continue;
-        }
-        rc = json_need_str(special, r->cfg.where, "id", &name);
-        rc = rc ? rc : affix(r, specials, name, front);
-    }
-    return rc;
-}
-
-static int strip(struct tok_reader *r, const json_t *o) {
-    struct tok_dec *d = &r->cfg.dec;
-    int32_t start = 0;
-    int32_t stop = 0;
-    int rc = json_opt_i32(o, r->cfg.where, "start", 0, 1 << 20, &start);
-    rc = rc ? rc : json_opt_i32(o, r->cfg.where, "stop", 0, 1 << 20, &stop);
-    const json_t *content = rc ? NULL : need_string(r, o, "content", &rc);
-    if (rc) {
-        return rc;
-    }
-    const char *p = json_string_value(content);
-    uint32_t cp = 0;
-    int32_t len = json_string_length(content) > 0 ? utf8_get((const uint8_t *)p, &cp) : 0;
-    if (stop > 0 || (size_t)len != json_string_length(content) || len == 0 || d->strip > 0) {
-        return unsupported(r, "decoder", "Strip at the end, twice, or of no single character");
-    }
-    d->strip = start;
-    d->strip_cp = cp;
-    return 0;
-}
-
-static int decoder(struct tok_reader *r, const json_t *o, const char *type) {
-    struct tok_dec *d = &r->cfg.dec;
-    int rc = 0;
-    if (strcmp(type, "ByteLevel") == 0) {
-        d->kind = TOK_DEC_BYTE_LEVEL;
-        return 0;
-    }
-    if (strcmp(type, "ByteFallback") == 0) {
-        d->byte_fallback = true;
-        return 0;
-    }
-    if (strcmp(type, "Fuse") == 0) {
-        return 0;
-    }
-    if (strcmp(type, "Strip") == 0) {
-        return strip(r, o);
-    }
-    if (strcmp(type, "Replace") != 0 || d->from.n > 0 || d->byte_fallback) {
-        return unsupported(r, "decoder (or its place)", type);
-    }
-    const json_t *from = json_object_get(json_object_get(o, "pattern"), "String");
-    const json_t *to = need_string(r, o, "content", &rc);
-    if (!rc && !json_is_string(from)) {
-        return unsupported(r, "decoder", "Replace without a String pattern");
-    }
-    if (!rc) {
-        d->from = tok_json_str(from);
-        d->to = tok_json_str(to);
-    }
-    return rc;
+    static const struct part parts[] = {
+        {"ByteLevel", post_nothing},
+        {"TemplateProcessing", post_template},
+        {"BertProcessing", post_cls_sep},
+        {"RobertaProcessing", post_cls_sep},
+    };
+    return dispatch(r, o, type, parts, ARRAY_LEN(parts), "post_processor");
 }
 
 int tok_pipe_read(struct tok_reader *r) {
-    const json_t *dec = json_object_get(r->root, "decoder");
-    if (!dec || json_is_null(dec)) {
-        return unsupported(r, "decoder", "null");
-    }
-    r->cfg.dec.kind = TOK_DEC_CHARS;
+    const json_t *root = r->root;
+    buf_clear(&r->more);
+    r->more.max = CHARSMAP_MAX;
     int rc =
-        each(r, json_object_get(r->root, "normalizer"), "normalizer", "normalizers", 0, normalizer);
+        each(r, json_object_get(root, "normalizer"), "normalizer", "normalizers", 0, normalizer);
     rc = rc ? rc
-            : each(r, json_object_get(r->root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers",
-                   0, pre_tokenizer);
-    rc = rc ? rc
-            : each(r, json_object_get(r->root, "post_processor"), "post_processor", "processors", 0,
-                   post_processor);
-    return rc ? rc : each(r, dec, "decoder", "decoders", 0, decoder);
+            : each(r, json_object_get(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers", 0,
+                   pre_tokenizer);
+    return rc ? rc
+              : each(r, json_object_get(root, "post_processor"), "post_processor", "processors", 0,
+                     post_processor);
 }

@@ -11,144 +11,40 @@
  *     isolated t|M|M|t   removed t|t   merged with previous tM|M|t   with next t|M|Mt
  *     contiguous t|MM|t
  *
- * Patterns are written for Oniguruma (Ruby syntax); translate() changes what PCRE2 reads otherwise
- * and refuses what it cannot say: ^ and $ match at lines (PCRE2_MULTILINE), \s is White_Space
- * without U+180E, \w takes marks and no other numbers, nested classes and repeated intervals are
- * refused. src: tokenizers, tokenizer/normalizer.rs split, pre_tokenizers; Oniguruma doc/RE;
- * pcre2pattern(3)
- */
+ * Well-known patterns are scanned by hand (tok_scan.c), the others by PCRE2 (tok_regex.c).
+ * src: tokenizers, tokenizer/normalizer.rs split, tokenizer/pattern.rs, pre_tokenizers/ */
 #include <string.h>
 
 #include "engine/base/err.h"
 #include "engine/text/tok_int.h"
 #include "engine/text/utf8.h"
 
-#define WHITE_SPACE                                                                                \
-    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{"   \
-    "3000}"
-
-#define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
-
-static int refuse(const char *where, struct tok_str pat, const char *what) {
-    return err_set(ERR_UNSUPPORTED, "%s: pattern \"%.*s\": %s", where, pat.n, pat.p, what);
-}
-
-/* Copies the escape at p[i]; out: its length in *len. */
-static int escape(struct tok_str pat, int32_t i, bool in_class, struct buf *out, int32_t *len) {
-    const char *p = pat.p + i;
-    int32_t left = pat.n - i;
-    *len = left < 2 ? left : 2;
-    if (left >= 2 && p[1] == 's') {
-        return buf_str(out, in_class ? WHITE_SPACE : "[" WHITE_SPACE "]");
+static int compile_step(struct tok *tok, int32_t i) {
+    const struct tok_step *s = &tok->cfg.step[i];
+    if (s->kind == TOK_STEP_REGEX) {
+        tok->scan[i] = (int32_t)tok_scan_known(s->pattern);
+        return tok->scan[i] == TOK_SCAN_NONE ? tok_regex_compile(tok, s->pattern, &tok->regex[i])
+                                             : tok_scan_init(tok);
     }
-    if (left >= 2 && p[1] == 'S' && !in_class) {
-        return buf_str(out, "[^" WHITE_SPACE "]");
+    bool text = s->kind == TOK_STEP_STRING || s->kind == TOK_STEP_METASPACE;
+    if (text && (s->pattern.n == 0 ||
+                 utf8_valid((const uint8_t *)s->pattern.p, s->pattern.n) != s->pattern.n)) {
+        return err_set(ERR_FORMAT, "%s: step %d splits at a text that is empty or no UTF-8",
+                       tok->cfg.where, i);
     }
-    if (left >= 2 && p[1] == 'w') {
-        return buf_str(out, in_class ? WORD : "[" WORD "]");
-    }
-    if (left >= 2 && p[1] == 'W' && !in_class) {
-        return buf_str(out, "[^" WORD "]");
-    }
-    if (left >= 2 && p[1] == 'h') {
-        return buf_str(out, in_class ? "0-9a-fA-F" : "[0-9a-fA-F]");
-    }
-    if (left >= 3 && strchr("pPx", p[1]) && p[2] == '{') {
-        const char *end = memchr(p, '}', (size_t)left);
-        *len = end ? (int32_t)(end - p) + 1 : left;
-    }
-    return buf_add(out, p, *len);
-}
-
-static bool interval_plus(struct tok_str pat, int32_t i) {
-    while (i < pat.n && strchr("{,0123456789", pat.p[i]) && pat.p[i] != '\0') {
-        i++;
-    }
-    return i + 1 < pat.n && pat.p[i] == '}' && pat.p[i + 1] == '+';
-}
-
-static int translate(const char *where, struct tok_str pat, struct buf *out) {
-    int32_t class_at = -1; /* first place inside of a class, -1 outside */
-    for (int32_t i = 0; i < pat.n;) {
-        char c = pat.p[i];
-        bool in = class_at >= 0;
-        int32_t len = 1;
-        int rc;
-        if (c == '\\') {
-            rc = escape(pat, i, in, out, &len);
-        } else if (in && c == '[' && !(i + 1 < pat.n && pat.p[i + 1] == ':')) {
-            return refuse(where, pat, "a class inside of a class");
-        } else if (in && c == '&' && i + 1 < pat.n && pat.p[i + 1] == '&') {
-            return refuse(where, pat, "an intersection of classes");
-        } else if (!in && c == '{' && interval_plus(pat, i)) {
-            return refuse(where, pat, "an interval followed by +");
-        } else {
-            rc = buf_add(out, &c, 1);
-            if (!in && c == '[') {
-                class_at = i + 1 + (i + 1 < pat.n && pat.p[i + 1] == '^');
-            } else if (in && c == ']' && i > class_at) {
-                class_at = -1;
-            }
-        }
-        if (rc) {
-            return rc;
-        }
-        i += len;
+    if (s->kind == TOK_STEP_LENGTH && s->length < 1) {
+        return err_set(ERR_FORMAT, "%s: step %d cuts at every %d characters", tok->cfg.where, i,
+                       s->length);
     }
     return 0;
-}
-
-static int compile(struct tok *tok, struct tok_str pat, pcre2_code **out) {
-    struct buf b;
-    buf_init(&b, MEM_TEXT, TOK_TOKEN_MAX);
-    pcre2_compile_context *cc = pcre2_compile_context_create(tok->gctx);
-    int rc = cc ? translate(tok->cfg.where, pat, &b) : ERR_NOMEM;
-    if (!rc) {
-        int code = 0;
-        PCRE2_SIZE at = 0;
-        pcre2_set_newline(cc, PCRE2_NEWLINE_LF);
-        *out = pcre2_compile((PCRE2_SPTR)buf_cstr(&b), (PCRE2_SIZE)b.len,
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
-                             &code, &at, cc);
-        if (!*out) {
-            char msg[128];
-            pcre2_get_error_message(code, (PCRE2_UCHAR *)msg, sizeof msg);
-            rc = code == PCRE2_ERROR_HEAP_FAILED
-                     ? err_set(ERR_NOMEM, "pattern: %s", msg)
-                     : err_set(ERR_FORMAT, "%s: pattern \"%.*s\": %s near byte %lld",
-                               tok->cfg.where, pat.n, pat.p, msg, (long long)at);
-        } else {
-            /* why: where there is no JIT, pcre2_match interprets: slower, same result */
-            (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE);
-        }
-    }
-    pcre2_compile_context_free(cc);
-    buf_fini(&b);
-    return rc;
 }
 
 int tok_pre_compile(struct tok *tok) {
-    for (int32_t i = 0; i < tok->cfg.n_steps; i++) {
-        const struct tok_step *s = &tok->cfg.step[i];
-        if (s->kind == TOK_STEP_REGEX) {
-            int rc = compile(tok, s->pattern, &tok->regex[i]);
-            if (rc) {
-                return rc;
-            }
-        } else if (s->kind == TOK_STEP_STRING &&
-                   (s->pattern.n == 0 ||
-                    utf8_valid((const uint8_t *)s->pattern.p, s->pattern.n) != s->pattern.n)) {
-            return err_set(ERR_FORMAT, "%s: step %d splits at a text that is empty or no UTF-8",
-                           tok->cfg.where, i);
-        }
+    int rc = 0;
+    for (int32_t i = 0; i < tok->cfg.n_steps && !rc; i++) {
+        rc = compile_step(tok, i);
     }
-    return 0;
-}
-
-void tok_pre_fini(struct tok *tok) {
-    for (int32_t i = 0; i < TOK_STEPS_MAX; i++) {
-        pcre2_code_free(tok->regex[i]);
-    }
+    return rc;
 }
 
 /* One step at work on one piece. */
@@ -225,43 +121,81 @@ static int part(struct cut *c, int64_t start, int64_t end, bool match) {
     return rc;
 }
 
+/* Every match, and what is between. */
 static int split_regex(struct cut *c, const uint8_t *p, int64_t n) {
-    struct tok_work *w = c->w;
-    const pcre2_code *re = w->tok->regex[c->k];
-    const PCRE2_SIZE *ov = pcre2_get_ovector_pointer(w->match);
+    struct tok_finder f;
     int64_t done = 0;
-    int64_t from = 0;
+    bool found = true;
+    tok_regex_start(&f, c->w->tok->regex[c->k], p, n);
     int rc = 0;
-    while (from <= n && !rc) {
-        int m = pcre2_match(re, p, (PCRE2_SIZE)n, (PCRE2_SIZE)from, PCRE2_NO_UTF_CHECK, w->match,
-                            w->mctx);
-        if (m == PCRE2_ERROR_NOMATCH) {
+    for (;;) {
+        rc = rc ? rc : tok_regex_next(c->w, &f, &found);
+        if (rc || !found) {
             break;
         }
-        if (m < 0) {
-            char msg[128];
-            pcre2_get_error_message(m, (PCRE2_UCHAR *)msg, sizeof msg);
-            return err_set(m == PCRE2_ERROR_NOMEMORY ? ERR_NOMEM : ERR_LIMIT,
-                           "%s: pattern of step %d: %s", w->tok->cfg.where, c->k, msg);
-        }
-        int64_t start = (int64_t)ov[0];
-        int64_t end = (int64_t)ov[1];
-        if (end <= start) { /* an empty match separates, and the search goes on behind it */
-            end = start;
-            uint32_t cp;
-            from = start < n ? start + utf8_get(p + start, &cp) : n + 1;
-        } else {
-            from = end;
-        }
-        if (start > done) {
-            rc = part(c, done, start, false);
-        }
-        if (!rc && (end > start || start > done)) {
-            rc = part(c, start, end, true);
-        }
-        done = i64_max(done, end);
+        int64_t start = f.start;
+        int64_t end = f.end;
+        rc = start > done ? part(c, done, start, false) : 0;
+        rc = rc ? rc : part(c, start, end, true);
+        done = end;
     }
     return rc || done >= n ? rc : part(c, done, n, false);
+}
+
+static int split_lines(struct cut *c, const uint8_t *p, int64_t n) {
+    int64_t done = 0;
+    int rc = 0;
+    while (done < n && !rc) {
+        int64_t start;
+        int64_t end = tok_scan_line_end(p, n, done, &start);
+        rc = start > done ? part(c, done, start, false) : 0;
+        rc = rc || end == start ? rc : part(c, start, end, true);
+        done = end;
+    }
+    return rc;
+}
+
+/* Digits in threes from the right, with what is left over in front. */
+static int split_groups(struct cut *c, const uint8_t *p, int64_t n) {
+    int64_t done = 0;
+    int rc = 0;
+    while (done < n && !rc) {
+        int64_t start;
+        int64_t count;
+        int64_t end = tok_scan_digits(p, n, done, &start, &count);
+        rc = start > done ? part(c, done, start, false) : 0;
+        for (int64_t i = start; i < end && !rc;) {
+            int64_t from = i;
+            uint32_t cp;
+            do {
+                i += utf8_get(p + i, &cp);
+            } while (--count % 3 != 0);
+            rc = part(c, from, i, true);
+        }
+        done = end;
+    }
+    return rc;
+}
+
+static int split_scan(struct cut *c, const uint8_t *p, int64_t n) {
+    const struct tok *t = c->w->tok;
+    enum tok_scan_kind kind = (enum tok_scan_kind)t->scan[c->k];
+    int rc = 0;
+    if (kind == TOK_SCAN_NONE) {
+        return split_regex(c, p, n);
+    }
+    if (kind == TOK_SCAN_LINE_END) {
+        return split_lines(c, p, n);
+    }
+    if (kind == TOK_SCAN_GROUPS) {
+        return split_groups(c, p, n);
+    }
+    for (int64_t i = 0; i < n && !rc;) {
+        int64_t end = tok_scan_next(t->class, kind, p, n, i);
+        rc = part(c, i, end, true);
+        i = end;
+    }
+    return rc;
 }
 
 static int split_string(struct cut *c, const uint8_t *p, int64_t n, struct tok_str s) {
@@ -308,29 +242,70 @@ static int prefix_blank(struct tok_work *w, int32_t k, const uint8_t *p, int64_t
     return rc ? rc : run_from(w, k + 1, (const uint8_t *)b->data, b->len, first);
 }
 
+/* Blanks become the mark, which may also stand in front. */
 static int metaspace(struct tok_work *w, int32_t k, const uint8_t *p, int64_t n, bool first) {
-    static const char mark[] = "\xe2\x96\x81";
-    enum tok_prefix prefix = w->tok->cfg.step[k].prefix;
-    bool has = p[0] == ' ' || (n >= 3 && memcmp(p, mark, 3) == 0);
-    bool want = prefix == TOK_PREFIX_ALWAYS || (prefix == TOK_PREFIX_FIRST && first);
+    const struct tok_step *s = &w->tok->cfg.step[k];
+    struct tok_str mark = s->pattern;
+    bool has = p[0] == ' ' || (n >= mark.n && memcmp(p, mark.p, (size_t)mark.n) == 0);
+    bool want = s->prefix == TOK_PREFIX_ALWAYS || (s->prefix == TOK_PREFIX_FIRST && first);
     struct buf *b = &w->seg[k];
     buf_clear(b);
-    int rc = want && !has ? buf_add(b, mark, 3) : 0;
+    int rc = want && !has ? buf_add(b, mark.p, mark.n) : 0;
     for (int64_t i = 0; i < n && !rc;) {
         const uint8_t *blank = memchr(p + i, ' ', (size_t)(n - i));
         int64_t end = blank ? blank - p : n;
         rc = buf_add(b, p + i, end - i);
         if (blank && !rc) {
-            rc = buf_add(b, mark, 3);
+            rc = buf_add(b, mark.p, mark.n);
         }
         i = end + 1;
     }
     return rc ? rc : run_from(w, k + 1, (const uint8_t *)b->data, b->len, first);
 }
 
+static int letters(struct tok_work *w, int32_t k, const uint8_t *p, int64_t n, bool first) {
+    struct buf *b = &w->seg[k];
+    buf_clear(b);
+    int rc = tok_alpha_text(p, n, b);
+    return rc ? rc : run_from(w, k + 1, (const uint8_t *)b->data, b->len, first);
+}
+
+/* Characters without a script go with what is before them; at the very front they are lost, as in
+ * tokenizers. */
+static int split_scripts(struct cut *c, const uint8_t *p, int64_t n) {
+    int64_t start = n;
+    uint8_t last = 0;
+    int rc = 0;
+    for (int64_t i = 0; i < n && !rc;) {
+        uint32_t cp;
+        int32_t k = utf8_get(p + i, &cp);
+        uint8_t script = tok_script(cp);
+        if (script != 0 && script != last) {
+            rc = last != 0 ? hand_on(c, start, i) : 0;
+            start = i;
+            last = script;
+        }
+        i += k;
+    }
+    return rc ? rc : hand_on(c, start, n);
+}
+
+static int split_length(struct cut *c, const uint8_t *p, int64_t n, int32_t length) {
+    int rc = 0;
+    for (int64_t i = 0; i < n && !rc;) {
+        int64_t start = i;
+        uint32_t cp;
+        for (int32_t k = 0; k < length && i < n; k++) {
+            i += utf8_get(p + i, &cp);
+        }
+        rc = hand_on(c, start, i);
+    }
+    return rc;
+}
+
 static int run_from(struct tok_work *w, int32_t k, const uint8_t *p, int64_t n, bool first) {
     if (k == w->tok->cfg.n_steps) {
-        return tok_bpe_piece(w, p, n);
+        return tok_piece_run(w, p, n);
     }
     const struct tok_step *s = &w->tok->cfg.step[k];
     struct cut c = {
@@ -338,7 +313,7 @@ static int run_from(struct tok_work *w, int32_t k, const uint8_t *p, int64_t n, 
     int rc = 0;
     switch (s->kind) {
     case TOK_STEP_REGEX:
-        rc = split_regex(&c, p, n);
+        rc = split_scan(&c, p, n);
         break;
     case TOK_STEP_STRING:
         rc = split_string(&c, p, n, s->pattern);
@@ -357,6 +332,12 @@ static int run_from(struct tok_work *w, int32_t k, const uint8_t *p, int64_t n, 
                                               : run_from(w, k + 1, p, n, first);
     case TOK_STEP_METASPACE:
         return metaspace(w, k, p, n, first);
+    case TOK_STEP_LETTERS:
+        return letters(w, k, p, n, first);
+    case TOK_STEP_SCRIPTS:
+        return split_scripts(&c, p, n);
+    case TOK_STEP_LENGTH:
+        return split_length(&c, p, n, s->length);
     }
     return rc ? rc : flush(&c);
 }

@@ -1,8 +1,11 @@
 /* Pre-tokenizers by the names that GGUF files give them (tokenizer.ggml.pre).
  *
  * A name stands for a list of patterns, each an isolating split of what the one before left, and
- * for two habits of its family: NFC first, and ignore_merges. `numbers` puts a split at every
- * single character of \p{N} in front. src: the tokenizer.json files of the families;
+ * for habits of its family: NFC first, ignore_merges, BOS in front unless the file says otherwise.
+ * F_NUMBERS puts a split at every single character of \p{N} in front. Names whose patterns work on
+ * other than bytes, or are built into a program (gemma4, kimi-k2, afmoe, whitespace, ...), are
+ * refused like unknown ones.
+ * src: the tokenizer.json files of the families; llama.cpp, llama-vocab.cpp and
  * convert_hf_to_gguf.py for the names */
 #include <string.h>
 
@@ -11,20 +14,15 @@
 #include "engine/text/tok_int.h"
 #include "engine/text/utf8.h"
 
-#define GPT2    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define TAIL    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define QWEN2   ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" TAIL
-#define LLAMA3                                                                                     \
-    ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" TAIL
 #define UPPERS "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWERS "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define O200K                                                                                      \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPERS "*" LOWERS "+" ENDINGS "?|[^\\r\\n\\p{L}\\p{N}]?" UPPERS       \
-    "+" LOWERS "*" ENDINGS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" TAIL
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPERS "*" LOWERS "+" TOK_PAT_ENDINGS                                 \
+    "?|[^\\r\\n\\p{L}\\p{N}]?" UPPERS "+" LOWERS "*" TOK_PAT_ENDINGS                               \
+    "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" TOK_PAT_BLANKS
 #define TEKKEN                                                                                     \
     "[^\\r\\n\\p{L}\\p{N}]?" UPPERS "*" LOWERS "+|[^\\r\\n\\p{L}\\p{N}]?" UPPERS "+" LOWERS        \
-    "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" TAIL
+    "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" TOK_PAT_BLANKS
 #define CJK "[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-\xe4\xb8\x80\xea\xb0\x80-\xed\x9f\xbf]+"
 #define DEEPSEEK_LETTERS                                                                           \
     "\\s?[A-Za-z\\xb5\\xc0-\\xd6\\xd8-\\xf6\\xf8-\\x{1ba}\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}"       \
@@ -49,10 +47,36 @@
     "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
 #define DEEPSEEK_V3                                                                                \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"           \
-    "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" TAIL
+    "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" TOK_PAT_BLANKS
 #define BLOOM " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
 
-enum { PATTERNS_MAX = 6, F_NFC = 1, F_WHOLE = 2, F_NUMBERS = 4 };
+#define JAIS2                                                                                      \
+    TOK_PAT_WORDS "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)|"      \
+                  "\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|"  \
+                  "\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
+#define QWEN35                                                                                     \
+    TOK_PAT_ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"                               \
+                    " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" TOK_PAT_BLANKS
+#define BAILING                                                                                    \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|" \
+    "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define SEED     TOK_PAT_WORDS "\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" TOK_PAT_BLANKS
+#define UFAKZEKA "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" TOK_PAT_SIGNS
+#define MINICPM5 TOK_PAT_WORDS "\\p{N}+" TOK_PAT_SIGNS
+#define YOUTU_CJK                                                                                  \
+    "[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}"     \
+    "\\x{2019}\\x{2014}\\x{ff1a}\\x{ff1b}\\x{ff0c}\\x{3001}-\\x{303f}\\x{fe30}-\\x{fe4f}]+|"       \
+    "[\\x{3105}-\\x{312f}]+|[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
+#define YOUTU                                                                                      \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPERS "*" LOWERS "+" TOK_PAT_ENDINGS                                 \
+    "?|[^\\r\\n\\p{L}\\p{N}]?" UPPERS "+" LOWERS "*" TOK_PAT_ENDINGS                               \
+    "?|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" TOK_PAT_BLANKS
+#define JAPANESE "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
+#define SPARK                                                                                      \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"           \
+    "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+|[\\r\\n]|\\s+(?!\\S)|\\s+"
+
+enum { PATTERNS_MAX = 6, F_NFC = 1, F_WHOLE = 2, F_NUMBERS = 4, F_BOS = 8 };
 
 struct family {
     const char *names; /* separated by blanks */
@@ -61,25 +85,44 @@ struct family {
 };
 
 static const struct family families[] = {
-    {"gpt-2 gpt2 mpt olmo phi-2 jina-es jina-de jina-v2-es jina-v2-de jina-v2-code roberta-bpe "
-     "jais gigachat a.x-4.0 mellum modern-bert",
+    {"gpt-2 gpt2 mpt olmo phi-2 jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code "
+     "roberta-bpe jais gigachat a.x-4.0 mellum modern-bert exaone4 trillion granite-docling",
      0,
-     {GPT2}},
-    {"smollm starcoder refact command-r codeshell exaone minerva-7b", F_NUMBERS, {GPT2}},
-    {"qwen2 qwen3 deepseek-r1-qwen megrez stablelm2", F_NFC, {QWEN2}},
-    {"llama-bpe llama3 llama-v3 falcon3", F_WHOLE, {LLAMA3}},
-    {"dbrx smaug-bpe chatglm-bpe glm4", 0, {LLAMA3}},
-    {"gpt-4o llama4", 0, {O200K}},
-    {"tekken", F_WHOLE, {TEKKEN}},
-    {"falcon", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}},
+     {TOK_PAT_GPT2}},
+    {"smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
+     F_NUMBERS,
+     {TOK_PAT_GPT2}},
+    {"qwen2 qwen3 deepseek-r1-qwen megrez f2llmv2", F_NFC, {TOK_PAT_QWEN2}},
+    {"stablelm2 hunyuan solar-open grok-2 kormo", 0, {TOK_PAT_QWEN2}},
+    {"qwen35", F_NFC, {QWEN35}},
+    {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
+     F_WHOLE | F_BOS,
+     {TOK_PAT_LLAMA3}},
+    {"dbrx smaug-bpe chatglm-bpe", 0, {TOK_PAT_LLAMA3}},
+    {"glm4 glm5", F_WHOLE, {TOK_PAT_LLAMA3}},
+    {"gpt-4o llama4 kanana2 talkie minimax-m2", 0, {O200K}},
+    {"granite-embed-multi-97m", F_WHOLE, {O200K}},
+    {"tiny_aya cohere2moe", 0, {TOK_PAT_GROUPS, O200K}},
+    {"tekken", F_WHOLE | F_BOS, {TEKKEN}},
+    {"falcon", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", TOK_PAT_GPT2, "[0-9][0-9][0-9]"}},
     {"deepseek-llm", 0, {"[\\r\\n]", DEEPSEEK_LETTERS, DEEPSEEK_SIGNS, "\\s+$", CJK, "\\p{N}+"}},
     {"deepseek-coder", 0, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}},
-    {"deepseek-v3 hunyuan-dense",
-     0,
-     {"\\p{N}{1,3}", "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+", DEEPSEEK_V3}},
+    {"deepseek-v3 hunyuan-dense joyai-llm hy_v4", 0, {"\\p{N}{1,3}", JAPANESE, DEEPSEEK_V3}},
+    {"spark2_5", 0, {"\\p{N}{1,3}", JAPANESE, SPARK, "\\p{N}"}},
+    {"youtu", F_WHOLE, {YOUTU_CJK, YOUTU}},
+    {"jais-2", 0, {JAIS2}},
+    {"bailingmoe bailingmoe2 llada-moe", 0, {BAILING}},
+    {"seed-coder", 0, {SEED}},
+    {"ufakzeka", 0, {UFAKZEKA}},
+    {"laguna", 0, {"[^\\n]+|[\\n]+", TOK_PAT_QWEN2}},
+    {"minicpm5", F_WHOLE, {"\\p{N}{1,3}", MINICPM5}},
+    {"chameleon",
+     F_BOS,
+     {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )", "\\p{N}",
+      "[\\p{P}!-/:-@\\[-`{-~]", TOK_PAT_GPT2}},
     {"bloom gpt3-finnish poro-chat", 0, {BLOOM}},
     {"viking", 0, {BLOOM, "\\p{N}"}},
-    {"default", 0, {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {"default", 0, {"[\\p{P}\\$\\+<=>\\^~\\|]+", TOK_PAT_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
 };
 
 static bool listed(const char *names, const char *name) {
@@ -101,15 +144,19 @@ static struct tok_step isolated(const char *pattern) {
 }
 
 struct tok_step tok_pre_gpt2(void) {
-    return isolated(GPT2);
+    return isolated(TOK_PAT_GPT2);
 }
 
 struct tok_step tok_pre_qwen2(void) {
-    return isolated(QWEN2);
+    return isolated(TOK_PAT_QWEN2);
+}
+
+struct tok_step tok_pre_llama3(void) {
+    return isolated(TOK_PAT_LLAMA3);
 }
 
 static int unknown(const char *where, const char *name) {
-    char known[1024] = "";
+    char known[2048] = "";
     int64_t at = 0;
     for (int32_t i = 0; i < ARRAY_LEN(families); i++) {
         at += i > 0 && str_copy(known + at, (int64_t)sizeof known - at, " ");
@@ -120,13 +167,14 @@ static int unknown(const char *where, const char *name) {
                    name, known);
 }
 
-int tok_pre_named(const char *where, const char *name, struct tok_cfg *cfg) {
+int tok_pre_named(const char *where, const char *name, struct tok_cfg *cfg, bool *bos) {
     for (int32_t i = 0; i < ARRAY_LEN(families); i++) {
         const struct family *f = &families[i];
         if (!listed(f->names, name)) {
             continue;
         }
         cfg->n_steps = 0;
+        *bos = f->flags & F_BOS;
         if (f->flags & F_NUMBERS) {
             cfg->step[cfg->n_steps++] =
                 (struct tok_step){.kind = TOK_STEP_NUMBERS, .behavior = TOK_ISOLATED};

@@ -8,25 +8,14 @@
 #include "engine/base/err.h"
 #include "engine/base/file.h"
 #include "engine/text/tok_int.h"
-
-/* GPT-2's character of a byte: the inverse of tok_alpha.c. */
-static uint32_t char_of(uint8_t b) {
-    bool same = (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b != 0xad);
-    if (same) {
-        return b;
-    }
-    if (b < 0x21) {
-        return 0x100u + b;
-    }
-    return b == 0xad ? 0x143u : 0x100u + 33u + (uint32_t)(b - 0x7f);
-}
+#include "engine/text/utf8.h"
 
 /* Appends the token's text in the byte alphabet. */
 static int alpha_text(const struct tok *t, int32_t id, struct buf *b) {
     const uint8_t *p = (const uint8_t *)t->piece_bytes.data + t->piece[id].at;
     int rc = 0;
     for (int32_t i = 0; i < t->piece[id].n && !rc; i++) {
-        rc = buf_utf8(b, char_of(p[i]));
+        rc = buf_utf8(b, tok_alpha_letter(p[i]));
     }
     return rc;
 }
@@ -104,7 +93,7 @@ static json_t *added_list(const struct tok *t) {
     for (int32_t id = 0; id < t->vocab.n; id++) {
         const struct tok_added *a = added_of(t, id);
         if (a) {
-            json_array_append_new(list, json_pack("{s:i, s:s#, s:b, s:b, s:b, s:b, s:b}", "id", id,
+            json_array_append_new(list, json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id", id,
                                                   "content", a->text.p, (size_t)a->text.n,
                                                   "single_word", a->single_word, "lstrip",
                                                   a->lstrip, "rstrip", a->rstrip, "normalized",
@@ -120,7 +109,7 @@ static json_t *step_json(const struct tok_step *s) {
     switch (s->kind) {
     case TOK_STEP_REGEX:
     case TOK_STEP_STRING:
-        return json_pack("{s:s, s:{s:s#}, s:s, s:b}", "type", "Split", "pattern",
+        return json_pack("{s:s, s:{s:s%}, s:s, s:b}", "type", "Split", "pattern",
                          s->kind == TOK_STEP_REGEX ? "Regex" : "String", s->pattern.p,
                          (size_t)s->pattern.n, "behavior", behaviors[s->behavior], "invert",
                          s->invert);
@@ -130,9 +119,13 @@ static json_t *step_json(const struct tok_step *s) {
     case TOK_STEP_BYTE_LEVEL:
         return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space",
                          s->prefix_space, "trim_offsets", 1, "use_regex", 0);
-    case TOK_STEP_SPACES:
     case TOK_STEP_PUNCT:
+        return json_pack("{s:s, s:s}", "type", "Punctuation", "behavior", behaviors[s->behavior]);
+    case TOK_STEP_SPACES:
     case TOK_STEP_METASPACE:
+    case TOK_STEP_SCRIPTS:
+    case TOK_STEP_LENGTH:
+    case TOK_STEP_LETTERS:
         break;
     }
     return NULL;
@@ -155,9 +148,7 @@ static int save_steps(const struct tok *t, json_t *list) {
 }
 
 static json_t *normalizer(const struct tok *t) {
-    return t->cfg.n_norm == 1 && t->cfg.norm[0].kind == TOK_NORM_FORM
-               ? json_pack("{s:s}", "type", "NFC")
-               : json_null();
+    return t->cfg.n_norm == 1 ? json_pack("{s:s}", "type", "NFC") : json_null();
 }
 
 static int make_tokenizer(const struct tok *t, json_t **out) {
@@ -219,8 +210,13 @@ static int write_one(const char *dir, const char *name, const json_t *o) {
 
 int tok_save(const struct tok *tok, const char *dir) {
     json_t *tokenizer = NULL;
-    if (!tok->byte_level || !tok->rank_id) {
-        return err_set(ERR_UNSUPPORTED, "%s: only byte-level BPE tokenizers are written", dir);
+    const struct tok_norm *norm = tok->cfg.norm;
+    bool plain = tok->cfg.n_norm == 0 || (tok->cfg.n_norm == 1 && norm->kind == TOK_NORM_FORM &&
+                                          norm->form == (int32_t)UTF8_NFC);
+    if (!tok->byte_level || !tok->rank_id || !plain) {
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: only byte-level BPE tokenizers with merges and at most NFC are written",
+                       dir);
     }
     int rc = make_tokenizer(tok, &tokenizer);
     json_t *config = rc ? NULL : make_config(tok);

@@ -1,14 +1,15 @@
 /* The two tables of BPE: text -> id, and (left id, right id) -> (rank, merged id).
  *
- * Open addressing with linear probing, a power of two of slots, at most half full; built once,
- * then read only. Invariant: every slot holds -1 or an id whose key hashes to a run of used slots
- * that ends there. */
+ * Open addressing with linear probing, a power of two of slots; built once, then read only. At most
+ * half are full; of merges four fifths, since a filter turns most pairs away and the table's size
+ * is what counts: it should stay in the cache. Invariant: every slot holds -1 or an id whose key
+ * hashes to a run of used slots that ends there. */
 #include <string.h>
 
 #include "engine/base/err.h"
 #include "engine/text/tok_int.h"
 
-enum { SLOTS_MIN = 64 };
+enum { SLOTS_MIN = 64, MERGE_SLOTS_MAX = 1 << 28, FILTER_TIMES = 8, FILTER_MAX = 1 << 28 };
 
 static uint64_t mix(uint64_t h, uint64_t w) {
     h = (h ^ w) * 0x9e3779b97f4a7c15U;
@@ -32,16 +33,17 @@ uint64_t tok_hash(const uint8_t *p, int64_t n) {
     return h ^ (h >> 32);
 }
 
-static int64_t slots_for(int64_t n) {
+/* in: least: slots wanted */
+static int64_t slots_for(int64_t least) {
     int64_t s = SLOTS_MIN;
-    while (s < 2 * n) {
+    while (s < least) {
         s *= 2;
     }
     return s;
 }
 
 int tok_vocab_init(struct tok_vocab *v, int32_t n_vocab) {
-    int64_t slots = slots_for(n_vocab);
+    int64_t slots = slots_for(2 * (int64_t)n_vocab);
     *v = (struct tok_vocab){.mask = (uint32_t)(slots - 1), .n = n_vocab};
     buf_init(&v->bytes, MEM_TEXT, INT32_MAX);
     v->key = mem_array(MEM_TEXT, n_vocab, sizeof *v->key);
@@ -97,13 +99,15 @@ int32_t tok_vocab_find(const struct tok_vocab *v, const uint8_t *key, int64_t n)
 }
 
 int tok_merges_init(struct tok_merges *m, int64_t n) {
-    int64_t slots = slots_for(n);
-    if (slots > UINT32_MAX) {
+    int64_t slots = slots_for(n + n / 4);
+    if (slots > MERGE_SLOTS_MAX) {
         return err_set(ERR_LIMIT, "%lld merges are too many", (long long)n);
     }
-    *m = (struct tok_merges){.mask = (uint32_t)(slots - 1)};
+    int64_t bits = i64_min(slots * FILTER_TIMES, FILTER_MAX);
+    *m = (struct tok_merges){.mask = (uint32_t)(slots - 1), .filter_mask = (uint32_t)(bits - 1)};
     m->slot = mem_array(MEM_TEXT, slots, sizeof *m->slot);
-    if (!m->slot) {
+    m->filter = mem_array(MEM_TEXT, bits / 64, sizeof *m->filter);
+    if (!m->slot || !m->filter) {
         return ERR_NOMEM;
     }
     for (int64_t i = 0; i < slots; i++) {
@@ -114,22 +118,12 @@ int tok_merges_init(struct tok_merges *m, int64_t n) {
 
 void tok_merges_fini(struct tok_merges *m) {
     mem_free(m->slot);
-}
-
-static uint32_t merge_slot(const struct tok_merges *m, int32_t left, int32_t right) {
-    uint64_t h = mix(0, (uint64_t)(uint32_t)left << 32 | (uint32_t)right);
-    uint32_t i = (uint32_t)(h ^ (h >> 32)) & m->mask;
-    while (m->slot[i].left >= 0 && (m->slot[i].left != left || m->slot[i].right != right)) {
-        i = (i + 1) & m->mask;
-    }
-    return i;
+    mem_free(m->filter);
 }
 
 void tok_merges_add(struct tok_merges *m, struct tok_merge e) {
-    m->slot[merge_slot(m, e.left, e.right)] = e;
-}
-
-const struct tok_merge *tok_merges_find(const struct tok_merges *m, int32_t left, int32_t right) {
-    const struct tok_merge *e = &m->slot[merge_slot(m, left, right)];
-    return e->left >= 0 ? e : NULL;
+    uint64_t h = tok_merges_hash(e.left, e.right);
+    uint32_t bit = (uint32_t)(h >> 36) & m->filter_mask;
+    m->filter[bit >> 6] |= 1ULL << (bit & 63);
+    m->slot[tok_merges_slot(m, h, e.left, e.right)] = e;
 }

@@ -3,26 +3,34 @@
  * A call takes one under the lock, works without it, and gives it back. Thus threads share the
  * tokenizer but no mutable byte, and the memory of piece cache, symbols and heap is reused. A pool
  * keeps at most TOK_POOL_MAX; what is given back beyond that is freed. A scratch that has grown
- * past KEEP_BYTES lets its buffers go. */
+ * past TOK_KEEP_BYTES lets its buffers go. */
 #include "engine/base/err.h"
 #include "engine/text/tok_int.h"
 
-enum { KEEP_BYTES = 4 << 20, MATCH_STEPS_MAX = 10000000 };
-enum { JIT_STACK_MIN = 32 << 10, JIT_STACK_MAX = 1 << 20 };
+enum { MATCH_STEPS_MAX = 100000000, HEAP_KIB_MAX = 256 << 10 };
+enum { JIT_STACK_MIN = 32 << 10, JIT_STACK_MAX = 8 << 20 };
 
 static void drop(struct tok_work *w) {
     buf_fini(&w->clean);
     buf_fini(&w->norm);
-    buf_fini(&w->tmp);
+    buf_fini(&w->between);
+    buf_fini(&w->tmp[0]);
+    buf_fini(&w->tmp[1]);
+    buf_fini(&w->key);
     for (int32_t i = 0; i < TOK_STEPS_MAX; i++) {
         buf_fini(&w->seg[i]);
     }
     mem_free(w->sym);
-    mem_free(w->heap);
+    mem_free(w->init);
+    tok_ids_fini(&w->lens);
+    w->init = NULL;
+    w->n_init = 0;
+    mem_free(w->best);
     w->sym = NULL;
-    w->heap = NULL;
+    w->best = NULL;
     w->n_sym = 0;
-    w->n_heap = 0;
+    w->n_best = 0;
+    tok_queue_fini(&w->queue);
 }
 
 void tok_work_destroy(struct tok_work *w) {
@@ -45,9 +53,13 @@ static int create(const struct tok *tok, struct tok_work **out) {
         return ERR_NOMEM;
     }
     w->tok = tok;
+    w->queue.free = -1;
     buf_init(&w->clean, MEM_TEXT, (int64_t)TOK_TEXT_MAX * 3);
     buf_init(&w->norm, MEM_TEXT, (int64_t)TOK_TEXT_MAX * 3);
-    buf_init(&w->tmp, MEM_TEXT, (int64_t)TOK_TEXT_MAX * 3);
+    buf_init(&w->between, MEM_TEXT, (int64_t)TOK_TEXT_MAX * 3);
+    buf_init(&w->tmp[0], MEM_TEXT, (int64_t)TOK_TEXT_MAX * 3);
+    buf_init(&w->tmp[1], MEM_TEXT, (int64_t)TOK_TEXT_MAX * 3);
+    buf_init(&w->key, MEM_TEXT, 4 * TOK_TOKEN_MAX);
     for (int32_t i = 0; i < TOK_STEPS_MAX; i++) {
         buf_init(&w->seg[i], MEM_TEXT, (int64_t)TOK_TEXT_MAX * 3);
     }
@@ -64,6 +76,7 @@ static int create(const struct tok *tok, struct tok_work **out) {
         pcre2_jit_stack_assign(w->mctx, NULL, w->stack);
     }
     pcre2_set_match_limit(w->mctx, MATCH_STEPS_MAX);
+    pcre2_set_heap_limit(w->mctx, HEAP_KIB_MAX);
     *out = w;
     return 0;
 }
@@ -85,15 +98,26 @@ int tok_work_take(const struct tok *tok, struct tok_work **out) {
     return 0;
 }
 
+static bool grown(const struct tok_work *w) {
+    int64_t most = i64_max(w->clean.cap, i64_max(w->norm.cap, w->between.cap));
+    for (int32_t i = 0; i < TOK_STEPS_MAX; i++) {
+        most = i64_max(most, w->seg[i].cap);
+    }
+    return most > TOK_KEEP_BYTES || w->n_sym * (int64_t)sizeof *w->sym > TOK_KEEP_BYTES ||
+           w->n_init * (int64_t)sizeof *w->init > TOK_KEEP_BYTES ||
+           w->n_best * (int64_t)sizeof *w->best > TOK_KEEP_BYTES ||
+           (int64_t)w->queue.cap * 64 > TOK_KEEP_BYTES;
+}
+
 void tok_work_give(const struct tok *tok, struct tok_work *w) {
     struct tok *t = (struct tok *)(uintptr_t)tok;
-    bool big = w->n_sym * (int64_t)sizeof *w->sym > KEEP_BYTES || w->norm.cap > KEEP_BYTES ||
-               w->clean.cap > KEEP_BYTES;
     w->out = NULL;
-    if (big) {
+    if (grown(w)) {
         drop(w);
     }
     pthread_mutex_lock(&t->lock);
+    t->n_ops += w->n_ops;
+    w->n_ops = 0;
     bool keep = t->n_pool < TOK_POOL_MAX;
     if (keep) {
         w->next = t->pool;

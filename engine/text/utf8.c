@@ -14,6 +14,7 @@
 #include <utf8proc.h>
 
 #include "engine/base/err.h"
+#include "engine/text/utf8_int.h"
 
 static int32_t expect(uint8_t c, uint8_t *lo, uint8_t *hi) {
     *lo = 0x80;
@@ -136,6 +137,10 @@ static utf8proc_category_t category(uint32_t cp) {
     return utf8proc_category((utf8proc_int32_t)cp);
 }
 
+bool utf8_is_digit(uint32_t cp) {
+    return category(cp) == UTF8PROC_CATEGORY_ND;
+}
+
 bool utf8_is_number(uint32_t cp) {
     utf8proc_category_t c = category(cp);
     return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
@@ -163,10 +168,16 @@ bool utf8_is_lower(uint32_t cp) {
     return category(cp) == UTF8PROC_CATEGORY_LL;
 }
 
+/* Signs that are Alphabetic: circled, squared and negative letters. */
+static bool is_letter_sign(uint32_t cp) {
+    return (cp >= 0x24b6 && cp <= 0x24e9) || (cp >= 0x1f130 && cp <= 0x1f149) ||
+           (cp >= 0x1f150 && cp <= 0x1f169) || (cp >= 0x1f170 && cp <= 0x1f189);
+}
+
 bool utf8_is_word(uint32_t cp) {
     utf8proc_category_t c = category(cp);
     return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_ND) || c == UTF8PROC_CATEGORY_NL ||
-           c == UTF8PROC_CATEGORY_PC;
+           c == UTF8PROC_CATEGORY_PC || cp == 0x200c || cp == 0x200d || is_letter_sign(cp);
 }
 
 bool utf8_is_punct(uint32_t cp) {
@@ -297,24 +308,6 @@ normalize(enum utf8_form form, const uint8_t *p, int64_t n, struct buf *out, str
     return rc;
 }
 
-/* True for characters that are their own NFC and never combine with what stands before them (they
- * may combine with a mark behind them). Not all such characters, but whole common scripts. */
-static bool nfc_plain(uint32_t cp) {
-    static const uint32_t ranges[][2] = {
-        {0x400, 0x482},   {0x2010, 0x2027}, {0x3001, 0x3029}, {0x3041, 0x3094}, {0x30a1, 0x30fa},
-        {0x3400, 0x4dbf}, {0x4e00, 0x9fff}, {0xac00, 0xd7a3}, {0xff01, 0xffee}, {0x1f300, 0x1faff},
-    };
-    if (cp < 0x300) {
-        return true;
-    }
-    for (int32_t i = 0; i < ARRAY_LEN(ranges); i++) {
-        if (cp <= ranges[i][1]) {
-            return cp >= ranges[i][0];
-        }
-    }
-    return false;
-}
-
 /* End of the stretch of plain characters at p[i]. out: *last is where its last character begins */
 static int64_t plain_end(const uint8_t *p, int64_t n, int64_t i, int64_t *last) {
     *last = i;
@@ -326,7 +319,7 @@ static int64_t plain_end(const uint8_t *p, int64_t n, int64_t i, int64_t *last) 
             continue;
         }
         int32_t k = utf8_get(p + i, &cp);
-        if (!nfc_plain(cp)) {
+        if (!utf8_nfc_plain(cp)) {
             break;
         }
         *last = i;
@@ -339,7 +332,7 @@ static int64_t strange_end(const uint8_t *p, int64_t n, int64_t i) {
     while (i < n) {
         uint32_t cp;
         int32_t k = utf8_get(p + i, &cp);
-        if (nfc_plain(cp)) {
+        if (utf8_nfc_plain(cp)) {
             break;
         }
         i += k;

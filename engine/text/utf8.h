@@ -28,8 +28,9 @@ int64_t utf8_count(const uint8_t *p, int64_t n);
  * "replace". err: ERR_LIMIT, ERR_NOMEM */
 int utf8_repair(const uint8_t *p, int64_t n, struct buf *out);
 
-/* Classes. number: Nd, Nl, No. space: White_Space. word: Alphabetic, M, Nd, Pc (\w of Unicode).
- * punct: P* and the ASCII signs that C calls punctuation. */
+/* Classes. digit: Nd. number: Nd, Nl, No. space: White_Space. word: Alphabetic, M, Nd, Pc, joiners
+ * (\w of UTS #18). punct: P* and the ASCII signs that C calls punctuation. */
+bool utf8_is_digit(uint32_t cp);
 bool utf8_is_number(uint32_t cp);
 bool utf8_is_space(uint32_t cp);
 bool utf8_is_word(uint32_t cp);

@@ -55,7 +55,8 @@ VEC_INLINE vf actq_small_float(vf v, int32_t man, int32_t low) {
     vi mag = vi_bits(v) & 0x7fffffff;
     int32_t drop = 23 - man;
     vi odd = (mag >> drop) & 1;
-    vi near = (mag + ((1 << (drop - 1)) - 1) + odd) & ~((1 << drop) - 1);
+    vi half = vi_set1((1 << (drop - 1)) - 1);
+    vi near = (mag + half + odd) & vi_set1(-(1 << drop));
     vf step = vf_bits(vi_set1((127 + low - man + 23) << 23)); /* its last place is the step */
     vi tiny = vi_bits((vf_bits(mag) + step) - step);
     vi is_tiny = mag < ((127 + low) << 23);

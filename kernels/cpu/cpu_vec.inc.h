@@ -1,4 +1,5 @@
-/* One vector of W floats for each instruction set: the only intrinsics of the CPU backend.
+/* One vector of W floats for each instruction set: the intrinsics of the CPU backend, but for a few
+ * of the quantized product.
  *
  * VEC_W (4, 8 or 16) is set by the file that includes this; 4 by default. Arithmetic is written
  * with

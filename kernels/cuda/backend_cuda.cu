@@ -209,11 +209,6 @@ static bool supports_weight(struct backend *be, enum dtype type) {
            type == DTYPE_Q4_1 || type == DTYPE_Q8_0 || type == DTYPE_W4;
 }
 
-static bool supports_kv(struct backend *be, enum dtype type) {
-    (void)be;
-    return type == DTYPE_F32 || type == DTYPE_F16;
-}
-
 /* What decode_at does not know of a matrix whose type it decodes. */
 static int check_weight(struct backend *be, const struct wmat *w) {
     int rc = host_check_weight(w);
@@ -242,7 +237,8 @@ static int check_kv(struct backend *be, const struct kv_view *kv) {
     }
     return supports_kv(be, kv->type)
                ? 0
-               : err_set(ERR_UNSUPPORTED, "backend cuda: KV cache of type %s, want F32 or F16",
+               : err_set(ERR_UNSUPPORTED,
+                         "backend cuda: KV cache of type %s, want F32, F16 or BF16",
                          dtype_info(kv->type)->name);
 }
 

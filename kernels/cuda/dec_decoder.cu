@@ -6,14 +6,18 @@
  * up by dec_round, columns of the table to a power of two) and launched again for every later one.
  *    Rounding adds rows of position -1, which no kernel follows.
  * 3. Gate and up rows are interleaved, q, k and v rows joined, when the weights are taken in.
- * 4. Up to DEC_SKINNY rows: products of our own, which leave h = x w of the next norm and parts of
+ * 4. Up to PERSIST_ROWS decode rows are one kernel, head and picks included (dec_persist.cu).
+ * 5. Up to DEC_SKINNY rows: products of our own, which leave h = x w of the next norm and parts of
  * the squares of x; the norm's factor is applied behind the product that reads h. More: cuBLASLt.
  */
 #include <new>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/dec_decoder.cuh"
+#include "kernels/cuda/dec_persist.cuh"
+extern "C" {
+#include "engine/base/mem.h"
+}
 
 enum {
     GRAPHS_MAX = 96,
@@ -78,6 +82,9 @@ struct decoder_dev {
     int32_t *host_row;
     unsigned long long *host_pick;
     cudaEvent_t copied;
+    struct persist *persist; /* own, filled but for the step; NULL: not on this card */
+    int32_t blocks;          /* of a persistent launch */
+    int32_t n_ready;         /* rows whose picks and logits the step itself has made */
     struct dec_graph graph[GRAPHS_MAX];
     int32_t n_graph;
     void *owned[4096]; /* device memory */
@@ -106,7 +113,7 @@ take_vector(struct decoder_dev *v, const float *host, int32_t n, float offset, f
     if (!host) {
         return 0;
     }
-    float *tmp = (float *)malloc((size_t)n * sizeof *tmp);
+    float *tmp = (float *)mem_array(MEM_KERNEL, n, (int64_t)sizeof *tmp);
     if (!tmp) {
         return err_set(ERR_NOMEM, "backend cuda: no memory for a vector");
     }
@@ -116,7 +123,7 @@ take_vector(struct decoder_dev *v, const float *host, int32_t n, float offset, f
     int rc = alloc(v, n, out);
     rc = rc ? rc
             : CUDA_CHECK(cudaMemcpy(*out, tmp, (size_t)n * sizeof *tmp, cudaMemcpyHostToDevice));
-    free(tmp);
+    mem_free(tmp);
     return rc;
 }
 
@@ -264,6 +271,54 @@ static int make_buffers(struct decoder_dev *v) {
     return rc;
 }
 
+/* What of a persistent step does not change. out: v->persist NULL where the card or the model is
+ * not for it */
+static int make_persist(struct decoder_dev *v) {
+    const struct decoder *d = &v->d;
+    int rc = dec_persist_blocks(d->head_dim, &v->blocks);
+    if (rc || v->blocks == 0 || d->n_layer > PERSIST_LAYERS) {
+        return rc;
+    }
+    struct persist *p = new (std::nothrow) persist();
+    if (!p) {
+        return err_set(ERR_NOMEM, "backend cuda: no memory");
+    }
+    v->persist = p;
+    rc = alloc(v, 2, &p->barrier);
+    rc = rc ? rc : CUDA_CHECK(cudaMemset(p->barrier, 0, 2 * sizeof *p->barrier));
+    for (int32_t i = 0; i < d->n_layer; i++) {
+        const struct dec_layer *l = &v->layer[i];
+        p->layer[i] = persist_layer{
+            l->qkv,    l->o,    l->gate_up,       l->down, l->attn_norm, l->mlp_norm, l->q_norm,
+            l->k_norm, l->bias, v->rope[l->rope], l->kv.k, l->kv.v,      l->window,   l->kv_group};
+    }
+    p->n_layer = d->n_layer;
+    p->n_head = d->n_head;
+    p->hidden = d->hidden;
+    p->ffn = d->ffn;
+    p->vocab = d->vocab;
+    p->eps = d->rms_eps;
+    p->attn_scale = d->attn.scale;
+    p->embed_scale = d->embed_scale;
+    p->act = d->act;
+    p->kv = v->layer[0].kv;
+    p->embed = v->embed;
+    p->head = v->head;
+    p->head_bias = v->head_bias;
+    p->final_norm = v->final_norm;
+    p->x = v->x;
+    p->h = v->h;
+    p->part = v->part;
+    p->qkv = v->qkv;
+    p->att = v->att;
+    p->act_out = v->act;
+    p->partial = v->partial;
+    p->count = v->count;
+    p->logit = v->logit;
+    p->pick = v->pick;
+    return rc;
+}
+
 int cuda_decoder_open(struct backend *be, const struct decoder *d, struct decoder_dev **out) {
     int rc = check_decoder(d);
     if (rc) {
@@ -279,6 +334,7 @@ int cuda_decoder_open(struct backend *be, const struct decoder *d, struct decode
     rc = rc ? rc : take_weights(v, d);
     rc = rc ? rc : make_buffers(v);
     rc = rc ? rc : dec_gemm_open(&v->gemm);
+    rc = rc ? rc : make_persist(v);
     if (rc) {
         cuda_decoder_close(be, v);
         return rc;
@@ -305,6 +361,7 @@ void cuda_decoder_close(struct backend *be, struct decoder_dev *v) {
         cudaEventDestroy(v->copied);
     }
     dec_gemm_close(v->gemm);
+    delete v->persist;
     delete[] v->layer;
     delete v;
 }
@@ -430,18 +487,27 @@ static int wide_layer(struct decoder_dev *v,
     int32_t E = d->hidden;
     int32_t q = d->n_head * d->head_dim;
     int32_t n = (d->n_head + 2 * d->n_kv_head) * d->head_dim;
+    const struct dec_product qkv = {v->qkv, false, false, v->h, l->qkv, T, n, E};
+    const struct dec_product o = {v->x, true, true, v->att, l->o, T, E, q};
+    const struct dec_product gu = {v->gu, false, false, v->h, l->gate_up, T, 2 * d->ffn, E};
+    const struct dec_product down = {v->x, true, true, v->act, l->down, T, E, d->ffn};
     int rc = dec_norm(s, v->h, v->x, l->attn_norm, NULL, T, E, d->rms_eps, NULL);
-    rc = rc ? rc : dec_gemm_run(v->gemm, s, v->qkv, false, false, v->h, l->qkv, T, n, E);
+    rc = rc ? rc : dec_gemm_run(v->gemm, s, &qkv);
     rc = rc || !l->bias ? rc : dec_bias(s, v->qkv, l->bias, T, n);
     rc = rc ? rc : dec_rope(s, rope);
     rc = rc || b->n_decode == 0 ? rc : dec_attn_decode(s, attn);
     rc = rc || b->n_decode == b->n_seq ? rc : dec_attn_prefill(s, attn);
-    rc = rc ? rc : dec_gemm_run(v->gemm, s, v->x, true, true, v->att, l->o, T, E, q);
+    rc = rc ? rc : dec_gemm_run(v->gemm, s, &o);
     rc = rc ? rc : dec_norm(s, v->h, v->x, l->mlp_norm, NULL, T, E, d->rms_eps, NULL);
-    rc =
-        rc ? rc : dec_gemm_run(v->gemm, s, v->gu, false, false, v->h, l->gate_up, T, 2 * d->ffn, E);
+    rc = rc ? rc : dec_gemm_run(v->gemm, s, &gu);
     rc = rc ? rc : dec_glu(s, v->act, v->gu, (int64_t)T * d->ffn, d->act);
-    return rc ? rc : dec_gemm_run(v->gemm, s, v->x, true, true, v->act, l->down, T, E, d->ffn);
+    return rc ? rc : dec_gemm_run(v->gemm, s, &down);
+}
+
+/* Decode rows alone, and few of them? */
+static bool is_persistent(const struct decoder_dev *v, const struct dec_batch *b) {
+    return v->persist && b->n_tok == b->n_decode && b->n_tok <= PERSIST_ROWS &&
+           b->n_tok <= v->d.out_max;
 }
 
 /* Every launch of a step, in order. */
@@ -452,8 +518,15 @@ static int launch_step(struct decoder_dev *v,
                        int32_t n_split) {
     const struct decoder *d = &v->d;
     bool skinny = b->n_tok <= DEC_SKINNY;
-    int rc = dec_embed(s, v->x, v->h, v->part, skinny ? v->layer[0].attn_norm : NULL, v->embed,
-                       b->tok, b->n_tok, d->hidden, d->embed_scale);
+    if (is_persistent(v, b)) {
+        v->persist->b = *b;
+        v->persist->n_split = n_split;
+        return dec_persist(s, v->persist, v->blocks);
+    }
+    const struct dec_embedding e = {
+        v->x,     v->h,      v->part,       skinny ? v->layer[0].attn_norm : NULL, v->embed, b->tok,
+        b->n_tok, d->hidden, d->embed_scale};
+    int rc = dec_embed(s, &e);
     for (int32_t i = 0; i < d->n_layer && !rc; i++) {
         const struct dec_layer *l = &v->layer[i];
         struct dec_rope rope = {
@@ -518,11 +591,10 @@ measure(const struct batch *b, int32_t P, int32_t *blocks, int32_t *rows_max, in
     }
 }
 
-/* Splits of decode attention that fill the card: blocks for about three rounds, no split shorter
- * than 64 positions. */
-static int32_t splits_for(const struct decoder_dev *v, int32_t rows, int32_t ctx) {
+/* Splits of decode attention that make so many blocks, none shorter than 64 positions. */
+static int32_t splits_for(const struct decoder_dev *v, int32_t rows, int32_t ctx, int32_t blocks) {
     int32_t pairs = rows * v->d.n_kv_head;
-    int32_t want = pairs > 0 ? (BLOCKS_WANTED + pairs - 1) / pairs : 1;
+    int32_t want = pairs > 0 ? (blocks + pairs - 1) / pairs : 1;
     int32_t most = (ctx + 63) / 64;
     want = want < most ? want : most;
     return want < v->split_max ? want : v->split_max;
@@ -552,7 +624,10 @@ int cuda_decoder_run(struct backend *be,
         rc = err_set(ERR_INTERNAL, "backend cuda: a step of %lld numbers", (long long)n);
     }
     b.n_decode = all ? rows : n_decode;
-    int32_t n_split = splits_for(v, b.n_decode, stride * P);
+    bool persistent = is_persistent(v, &b);
+    int32_t wanted = persistent ? v->blocks : BLOCKS_WANTED;
+    int32_t n_split = splits_for(v, b.n_decode, stride * P, wanted);
+    v->n_ready = persistent ? group[0].n_tok : 0;
     if (rc || !all || v->n_graph == GRAPHS_MAX) {
         rc = rc ? rc : upload(v, s, n);
         rc = rc ? rc : CUDA_CHECK(cudaEventRecord(v->copied, s));
@@ -591,14 +666,47 @@ static int launch_logits(struct decoder_dev *v, cudaStream_t s, int32_t n) {
         a.pick = v->pick;
         rc = rc ? rc : dec_skinny(s, SKINNY_LOGIT, &a);
     } else {
-        rc = rc ? rc
-                : dec_gemm_run(v->gemm, s, v->logit, true, false, v->out_h, v->head, n, d->vocab,
-                               d->hidden);
+        const struct dec_product head = {v->logit, true, false,    v->out_h,
+                                         v->head,  n,    d->vocab, d->hidden};
+        rc = rc ? rc : dec_gemm_run(v->gemm, s, &head);
         rc = rc ? rc : dec_argmax(s, v->pick, v->logit, n, d->vocab);
     }
     return rc ? rc
               : CUDA_CHECK(cudaMemcpyAsync(v->host_pick, v->pick, (size_t)n * sizeof *v->pick,
                                            cudaMemcpyDeviceToHost, s));
+}
+
+static void put_picks(const struct decoder_dev *v, int32_t n, int32_t *pick) {
+    for (int32_t i = 0; i < n && pick; i++) {
+        unsigned long long k = v->host_pick[i];
+        pick[i] = k ? (int32_t)(0xffffffffu - (unsigned)k) : -1;
+    }
+}
+
+/* Are these the rows of a persistent step, in order? */
+static bool is_ready(const struct decoder_dev *v, const int32_t *row, int32_t n) {
+    bool ready = n <= v->n_ready;
+    for (int32_t i = 0; i < n && ready; i++) {
+        ready = row[i] == i;
+    }
+    return ready;
+}
+
+/* Waits for a persistent step and copies what it found. */
+static int
+take_ready(struct decoder_dev *v, cudaStream_t s, int32_t n, float *logits, int32_t *pick) {
+    int rc = CUDA_CHECK(cudaMemcpyAsync(v->host_pick, v->pick, (size_t)n * sizeof *v->pick,
+                                        cudaMemcpyDeviceToHost, s));
+    if (!rc && logits) {
+        rc = CUDA_CHECK(cudaMemcpyAsync(logits, v->logit,
+                                        (size_t)n * (size_t)v->d.vocab * sizeof(float),
+                                        cudaMemcpyDeviceToHost, s));
+    }
+    rc = rc ? rc : CUDA_CHECK(cudaStreamSynchronize(s));
+    if (!rc) {
+        put_picks(v, n, pick);
+    }
+    return rc;
 }
 
 int cuda_decoder_logits(struct backend *be,
@@ -613,6 +721,9 @@ int cuda_decoder_logits(struct backend *be,
     }
     if (n > DEC_SKINNY && v->head_bias) {
         return err_set(ERR_UNSUPPORTED, "backend cuda: a head with biases");
+    }
+    if (is_ready(v, row, n)) {
+        return take_ready(v, s, n, logits, pick);
     }
     memcpy(v->host_row, row, (size_t)n * sizeof *row);
     cudaGraphExec_t *exec = find_graph(v, n, 0);
@@ -631,9 +742,8 @@ int cuda_decoder_logits(struct backend *be,
                                         cudaMemcpyDeviceToHost, s));
     }
     rc = rc ? rc : CUDA_CHECK(cudaStreamSynchronize(s));
-    for (int32_t i = 0; i < n && !rc && pick; i++) {
-        unsigned long long k = v->host_pick[i];
-        pick[i] = k ? (int32_t)(0xffffffffu - (unsigned)k) : -1;
+    if (!rc) {
+        put_picks(v, n, pick);
     }
     return rc;
 }

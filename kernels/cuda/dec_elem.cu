@@ -1,6 +1,6 @@
 /* The small kernels between the products. A row's sum of squares: each thread's elements ascending,
  * then a fixed tree. */
-#include "kernels/cuda/dec_ops.cuh"
+#include "kernels/cuda/dec_turn.cuh"
 
 enum { THREADS = 256 };
 
@@ -23,46 +23,29 @@ static __device__ float block_sum(float v) {
     return v;
 }
 
-__global__ void embed_kernel(float *x,
-                             bf16 *h,
-                             float *part,
-                             const float *next,
-                             const bf16 *table,
-                             const int32_t *tok,
-                             int32_t dim,
-                             float scale) {
+__global__ void embed_kernel(const struct dec_embedding a) {
     dec_release();
     dec_wait();
     int64_t t = blockIdx.x;
-    const bf16 *row = table + (int64_t)tok[t] * dim;
-    for (int i = (int)threadIdx.x; i < dim; i += THREADS) {
-        float v = __bfloat162float(row[i]) * scale;
-        x[t * dim + i] = v;
-        if (next) {
-            h[t * dim + i] = __float2bfloat16(v * next[i]);
+    const bf16 *row = a.table + (int64_t)a.tok[t] * a.dim;
+    for (int i = (int)threadIdx.x; i < a.dim; i += THREADS) {
+        float v = __bfloat162float(row[i]) * a.scale;
+        a.x[t * a.dim + i] = v;
+        if (a.next) {
+            a.h[t * a.dim + i] = __float2bfloat16(v * a.next[i]);
             float sq = v * v;
             for (int d = 4; d > 0; d /= 2) {
                 sq += __shfl_xor_sync(0xffffffffu, sq, d);
             }
             if (i % 8 == 0) {
-                part[t * (dim / 8) + i / 8] = sq;
+                a.part[t * (a.dim / 8) + i / 8] = sq;
             }
         }
     }
 }
 
-int dec_embed(cudaStream_t s,
-              float *x,
-              bf16 *h,
-              float *part,
-              const float *next,
-              const bf16 *table,
-              const int32_t *tok,
-              int32_t n_tok,
-              int32_t dim,
-              float scale) {
-    return dec_launch(s, "embed", embed_kernel, dim3((unsigned)n_tok), THREADS, 0, x, h, part, next,
-                      table, tok, dim, scale);
+int dec_embed(cudaStream_t s, const struct dec_embedding *a) {
+    return dec_launch(s, "embed", embed_kernel, dim3((unsigned)a->n_tok), THREADS, 0, *a);
 }
 
 __global__ void norm_kernel(bf16 *h,
@@ -108,61 +91,35 @@ int dec_norm(cudaStream_t s,
                       eps, pick);
 }
 
-/* One warp is one head of one row: q heads, then k, then v. Pair (i, i + D/2) turns. */
-__global__ void rope_kernel(struct dec_rope a) {
+/* Eight lanes are one head of one row: q heads, then k, then v. in: D = 16 N */
+template <int N> __global__ void rope_kernel(const struct dec_rope a) {
+    const int D = 16 * N;
     dec_release();
     dec_wait();
-    int lane = (int)threadIdx.x % 32;
     int K = a.kv.n_kv_head;
-    int D = a.kv.head_dim;
+    int P = a.kv.block_tok;
     int heads = a.n_head + 2 * K;
-    int64_t job = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    int64_t job = (int64_t)blockIdx.x * (THREADS / 8) + threadIdx.x / 8;
     int64_t t = job / heads;
     int head = (int)(job % heads);
-    if (t >= a.n_tok || a.pos[t] < 0) {
-        return;
-    }
-    bf16 *v = a.qkv + (t * heads + head) * D;
+    bool live = t < a.n_tok && a.pos[t] >= 0;
+    t = live ? t : 0;
     bool is_q = head < a.n_head;
     bool is_v = head >= a.n_head + K;
     int kv_head = is_v ? head - a.n_head - K : head - a.n_head;
-    int64_t slot = a.slot[t];
-    int P = a.kv.block_tok;
-    bf16 *out =
-        is_q ? v : (bf16 *)(is_v ? a.kv.v : a.kv.k) + ((slot / P * K + kv_head) * P + slot % P) * D;
-    if (is_v) {
-        for (int i = lane; i < D / 2; i += 32) {
-            ((unsigned *)out)[i] = ((const unsigned *)v)[i];
-        }
-        return;
-    }
-    const float *norm = is_q ? a.q_norm : a.k_norm;
-    const float *cs = a.cos_sin + (int64_t)a.pos[t] * D;
-    float rs = 1;
-    if (norm) {
-        float sum = 0;
-        for (int i = lane; i < D; i += 32) {
-            float x = __bfloat162float(v[i]);
-            sum += x * x;
-        }
-        for (int d = 16; d > 0; d /= 2) {
-            sum += __shfl_xor_sync(0xffffffffu, sum, d);
-        }
-        rs = rsqrtf(sum / (float)D + a.eps);
-    }
-    for (int i = lane; i < D / 2; i += 32) {
-        float x = __bfloat162float(v[i]) * rs * (norm ? norm[i] : 1.0f);
-        float y = __bfloat162float(v[i + D / 2]) * rs * (norm ? norm[i + D / 2] : 1.0f);
-        float c = cs[i];
-        float n = cs[i + D / 2];
-        out[i] = __float2bfloat16(x * c - y * n);
-        out[i + D / 2] = __float2bfloat16(y * c + x * n);
-    }
+    int64_t slot = live ? a.slot[t] : 0;
+    bf16 *v = a.qkv + (t * heads + head) * D;
+    bf16 *cache = (bf16 *)(is_v ? a.kv.v : a.kv.k);
+    bf16 *out = is_q ? v : cache + ((slot / P * K + kv_head) * P + slot % P) * D;
+    const float *cs = is_v || !live ? NULL : a.cos_sin + (int64_t)a.pos[t] * D;
+    turn_head<N>(v, out, is_v ? NULL : is_q ? a.q_norm : a.k_norm, cs, a.eps, live);
 }
 
 int dec_rope(cudaStream_t s, const struct dec_rope *a) {
     int64_t jobs = (int64_t)a->n_tok * (a->n_head + 2 * a->kv.n_kv_head);
-    return dec_launch(s, "rope", rope_kernel, dim3((unsigned)((jobs + 7) / 8)), THREADS, 0, *a);
+    dim3 grid((unsigned)((jobs + THREADS / 8 - 1) / (THREADS / 8)));
+    return a->kv.head_dim == 128 ? dec_launch(s, "rope", rope_kernel<8>, grid, THREADS, 0, *a)
+                                 : dec_launch(s, "rope", rope_kernel<4>, grid, THREADS, 0, *a);
 }
 
 __global__ void glu_kernel(uint2 *out, const uint4 *in, int64_t n, enum act act) {

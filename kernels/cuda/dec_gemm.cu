@@ -138,28 +138,19 @@ static int find_plan(
     return rc;
 }
 
-int dec_gemm_run(struct dec_gemm *g,
-                 cudaStream_t s,
-                 void *y,
-                 bool y_f32,
-                 bool add,
-                 const bf16 *in,
-                 const bf16 *w,
-                 int32_t n_tok,
-                 int32_t n,
-                 int32_t k) {
-    const struct plan *p = NULL;
+int dec_gemm_run(struct dec_gemm *g, cudaStream_t s, const struct dec_product *p) {
+    const struct plan *plan = NULL;
     struct layouts l;
     float one = 1;
-    float beta = add ? 1 : 0;
-    int rc = find_plan(g, n_tok, n, k, y_f32, &p);
+    float beta = p->add ? 1 : 0;
+    int rc = find_plan(g, p->n_tok, p->n, p->k, p->f32, &plan);
     if (rc) {
         return rc;
     }
-    rc = layouts_make(&l, n_tok, n, k, y_f32);
+    rc = layouts_make(&l, p->n_tok, p->n, p->k, p->f32);
     rc = rc ? rc
-            : lt_check(cublasLtMatmul(g->lt, g->desc, &one, w, l.a, in, l.b, &beta, y, l.d, y, l.d,
-                                      &p->algo, g->workspace, WORKSPACE, s),
+            : lt_check(cublasLtMatmul(g->lt, g->desc, &one, p->w, l.a, p->in, l.b, &beta, p->y, l.d,
+                                      p->y, l.d, &plan->algo, g->workspace, WORKSPACE, s),
                        "matmul");
     layouts_free(&l);
     return rc;

@@ -65,16 +65,18 @@ struct skinny {
 int dec_skinny(cudaStream_t s, enum skinny_end end, const struct skinny *a);
 
 /* x[t,:] = scale table[tok[t],:]; with next also h and part as SKINNY_ADD leaves them. */
-int dec_embed(cudaStream_t s,
-              float *x,
-              bf16 *h,
-              float *part,
-              const float *next,
-              const bf16 *table,
-              const int32_t *tok,
-              int32_t n_tok,
-              int32_t dim,
-              float scale);
+struct dec_embedding {
+    float *x;
+    bf16 *h;
+    float *part;
+    const float *next;
+    const bf16 *table;
+    const int32_t *tok;
+    int32_t n_tok;
+    int32_t dim;
+    float scale;
+};
+int dec_embed(cudaStream_t s, const struct dec_embedding *a);
 
 /* h[r,:] = norm(x[row ? row[r] : r,:]) w; clears pick[r] where pick is given. */
 int dec_norm(cudaStream_t s,
@@ -132,17 +134,18 @@ struct dec_gemm;
 int dec_gemm_open(struct dec_gemm **out);
 void dec_gemm_close(struct dec_gemm *g);
 
-/* y [T,N] = in [T,K] w^T [N,K] (+ y); y bf16 or f32. bias f32 [N] or NULL (bf16 output alone) */
-int dec_gemm_run(struct dec_gemm *g,
-                 cudaStream_t s,
-                 void *y,
-                 bool y_f32,
-                 bool add,
-                 const bf16 *in,
-                 const bf16 *w,
-                 int32_t n_tok,
-                 int32_t n,
-                 int32_t k);
+/* y [T,N] = in [T,K] w^T [N,K], or added to y */
+struct dec_product {
+    void *y; /* f32 or bf16 */
+    bool f32;
+    bool add;
+    const bf16 *in;
+    const bf16 *w;
+    int32_t n_tok;
+    int32_t n;
+    int32_t k;
+};
+int dec_gemm_run(struct dec_gemm *g, cudaStream_t s, const struct dec_product *p);
 
 /* y[t,n] += bias[n] */
 int dec_bias(cudaStream_t s, bf16 *y, const float *bias, int32_t n_tok, int32_t n);

@@ -466,7 +466,7 @@ static void test_chain_inspect_and_plan(void **state) {
                                             "parameters:i",
                                             "weight_bytes:i",
                                             "kv_bytes_per_token:i",
-                                            "kv_bytes_in_windows:i",
+                                            "kv_bytes_without_windows:i",
                                             "sequences_that_fit:i"};
     json_t *j = ask_json("inspect gptq --json --tensors");
     check_keys(j, keys, ARRAY_LEN(keys));

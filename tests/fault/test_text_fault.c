@@ -1,6 +1,7 @@
 /* Every allocation and read of the tokenizer and the template engine fails once, and for ever. */
 #include "tests/support/support.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/text/chat.h"
@@ -38,6 +39,80 @@ static void test_text_fault_parse(void **state) {
     toy_json(&json);
     test_fault_loop(FAULT_ALLOC, parse_and_encode, &json, codes);
     buf_fini(&json);
+}
+
+static int parse_model(void *ctx) {
+    const struct buf *model = ctx;
+    struct tok *t = NULL;
+    int rc = tok_parse_model("model", (const uint8_t *)model->data, model->len, &t);
+    rc = rc ? rc : round_trip(t);
+    tok_destroy(t);
+    return rc;
+}
+
+static void test_text_fault_parse_model(void **state) {
+    (void)state;
+    static const char *const models[] = {"spm_bpe_user", "spm_unigram_user", "spm_suffix"};
+    for (int32_t i = 0; i < ARRAY_LEN(models); i++) {
+        char rel[128];
+        struct buf model;
+        buf_init(&model, MEM_TEST, 1 << 20);
+        snprintf(rel, sizeof rel, "tokenizers/parts/%s.model", models[i]);
+        assert_ok(file_read(test_golden(rel), &model));
+        test_fault_loop(FAULT_ALLOC, parse_model, &model, codes);
+        buf_fini(&model);
+    }
+}
+
+/* A small tokenizer.json with a part of every kind, from the corpus of the fuzzer. */
+static void test_text_fault_parse_parts(void **state) {
+    (void)state;
+    static const char *const names[] = {"steps", "unigram", "words"};
+    for (int32_t i = 0; i < ARRAY_LEN(names); i++) {
+        char rel[128];
+        struct buf json;
+        buf_init(&json, MEM_TEST, 1 << 20);
+        snprintf(rel, sizeof rel, "../../fuzz/corpus/fuzz_tokenizer_json/%s.json", names[i]);
+        assert_ok(file_read(test_golden(rel), &json));
+        test_fault_loop(FAULT_ALLOC, parse_and_encode, &json, codes);
+        buf_fini(&json);
+    }
+}
+
+/* A long piece: windows, the queue, and after a failure the same ids as before. */
+static void test_text_fault_long_piece(void **state) {
+    (void)state;
+    struct buf json;
+    struct tok *t = NULL;
+    char text[3000];
+    struct tok_ids want;
+    buf_init(&json, MEM_TEST, 1 << 16);
+    toy_json(&json);
+    assert_ok(tok_parse("toy", json.data, json.len, &t));
+    for (int32_t i = 0; i < (int32_t)sizeof text; i++) {
+        text[i] = "hellohelhe"[(i * i + i / 7) % 10];
+    }
+    tok_ids_init(&want);
+    assert_ok(tok_encode(t, text, (int64_t)sizeof text, 0, &want));
+    for (int64_t n = 1; n < 1000; n++) {
+        struct tok_ids ids;
+        tok_ids_init(&ids);
+        fault_arm(FAULT_ALLOC, n, false);
+        int rc = tok_encode(t, text, (int64_t)sizeof text, 0, &ids);
+        bool fired = fault_disarm() > 0;
+        assert_true(rc == 0 || rc == ERR_NOMEM);
+        ids.n = 0;
+        assert_ok(tok_encode(t, text, (int64_t)sizeof text, 0, &ids));
+        assert_int_equal(ids.n, want.n);
+        assert_memory_equal(ids.v, want.v, (size_t)ids.n * sizeof *ids.v);
+        tok_ids_fini(&ids);
+        if (!fired) {
+            break;
+        }
+    }
+    tok_ids_fini(&want);
+    buf_fini(&json);
+    tok_destroy(t);
 }
 
 /* A tokenizer that failed to encode still encodes. */
@@ -113,6 +188,9 @@ static void test_text_fault_chat(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_text_fault_parse),
+        TEST(test_text_fault_parse_model),
+        TEST(test_text_fault_parse_parts),
+        TEST(test_text_fault_long_piece),
         TEST(test_text_fault_encode_leaves_tokenizer_usable),
         TEST(test_text_fault_open),
         TEST(test_text_fault_chat),

@@ -136,10 +136,10 @@ static void test_memplan_windows(void **state) {
         c.layer[i].window = 1024;
     }
     memplan_make(&c, DTYPE_F16, DTYPE_F16, 4096, 0, &p);
-    assert_true(p.kv_bytes_per_seq == 4096LL * (512 << 10)); /* the engine keeps all */
-    assert_true(p.kv_bytes_per_window == (24LL * 1024 + 8 * 4096) * (16 << 10));
+    assert_true(p.kv_bytes_full == 4096LL * (512 << 10));
+    assert_true(p.kv_bytes_per_seq == (24LL * 1024 + 8 * 4096) * (16 << 10));
     memplan_make(&c, DTYPE_F16, DTYPE_F16, 512, 0, &p);
-    assert_true(p.kv_bytes_per_window == p.kv_bytes_per_seq);
+    assert_true(p.kv_bytes_full == p.kv_bytes_per_seq);
 }
 
 static void test_memplan_command_says_the_same(void **state) {

@@ -462,6 +462,55 @@ static void test_engine_same_tokens_in_any_company(void **state) {
     }
 }
 
+/* A stop token that would come at once is held off for min_new tokens and no longer. */
+static void test_engine_min_new_holds_stop_tokens_off(void **state) {
+    (void)state;
+    struct engine_opts o = opts();
+    int32_t free_run[20];
+    int32_t held[20];
+    open_engine(&o);
+    struct engine_request r = request(10, 20);
+    uint64_t id = submit(&r);
+    drain();
+    assert_int_equal(tokens_of(id, free_run), 20);
+    r.ignore_stop = false;
+    r.stop = free_run;
+    r.n_stop = 1;
+    id = submit(&r);
+    drain();
+    assert_true(end_of(id)->finish == FINISH_STOP && end_of(id)->index == 1);
+    r.min_new = 5;
+    id = submit(&r);
+    drain();
+    int32_t n = tokens_of(id, held);
+    assert_true(n > 5);
+    for (int32_t i = 0; i < n - 1; i++) {
+        assert_true(held[i] != free_run[0]);
+    }
+    r.min_new = -1;
+    assert_err(engine_submit(engine, &r, &id), ERR_RANGE, "new tokens");
+}
+
+static void test_engine_penalties_change_what_is_drawn(void **state) {
+    (void)state;
+    struct engine_opts o = opts();
+    int32_t tok[40];
+    int32_t count[TOY_V] = {0};
+    open_engine(&o);
+    struct engine_request r = request(10, 40);
+    r.sampling = (struct sampling){.temperature = 0.01f, .frequency = 2, .presence = 2};
+    r.logprob = true;
+    uint64_t id = submit(&r);
+    drain();
+    assert_int_equal(tokens_of(id, tok), 40);
+    /* null's rows are zero but for one 16: a token loses its place after six times */
+    for (int32_t i = 0; i < 40; i++) {
+        count[tok[i]]++;
+        assert_true(count[tok[i]] <= 8);
+        assert_true(isfinite(got[i].logprob));
+    }
+}
+
 static void test_engine_alone_past_the_pool_ends_with_length(void **state) {
     (void)state;
     struct engine_opts o = opts();
@@ -586,6 +635,8 @@ int main(void) {
         ENGINE_TEST(test_engine_row_error_ends_that_request_alone),
         ENGINE_TEST(test_engine_logprobs_are_of_the_softmax),
         ENGINE_TEST(test_engine_same_tokens_in_any_company),
+        ENGINE_TEST(test_engine_min_new_holds_stop_tokens_off),
+        ENGINE_TEST(test_engine_penalties_change_what_is_drawn),
         ENGINE_TEST(test_engine_alone_past_the_pool_ends_with_length),
         ENGINE_TEST(test_engine_full_event_ring_holds_steps_back),
         ENGINE_TEST(test_engine_step_allocates_nothing),

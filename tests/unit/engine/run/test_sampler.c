@@ -67,6 +67,29 @@ static void test_sampler_nothing_finite_is_an_error(void **state) {
     assert_int_equal(token, -5);
 }
 
+static void test_sampler_penalties_and_bans(void **state) {
+    (void)state;
+    float x[V];
+    const int32_t seen[] = {3, 9, 3, 3, 0};
+    const int32_t ban[] = {9, 11, -1, V};
+    const struct sampling p = {.presence = 0.5f, .frequency = 0.25f};
+    random_logits(x, 3);
+    const float *y = sampler_adjust(&s, x, &p, seen, ARRAY_LEN(seen), ban, ARRAY_LEN(ban));
+    for (int32_t i = 0; i < V; i++) {
+        int32_t count = i == 3 ? 3 : i == 9 || i == 0 ? 1 : 0;
+        double want = (double)x[i] - 0.25 * count - (count > 0 ? 0.5 : 0);
+        if (i == 9 || i == 11) {
+            assert_true(isinf(y[i]) && y[i] < 0);
+        } else {
+            assert_true(fabs((double)y[i] - want) < 1e-5);
+        }
+    }
+    y = sampler_adjust(&s, x, &(struct sampling){0}, seen, ARRAY_LEN(seen), NULL, 0);
+    assert_memory_equal(y, x, sizeof x);
+    assert_err(sampling_check(&(struct sampling){.presence = 3}), ERR_RANGE, "presence");
+    assert_err(sampling_check(&(struct sampling){.frequency = NAN}), ERR_RANGE, "frequency");
+}
+
 static void test_sampler_nan_is_never_drawn(void **state) {
     (void)state;
     float x[V] = {0};
@@ -274,6 +297,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         SAMPLER_TEST(test_sampler_greedy_takes_the_lowest_of_equals),
         SAMPLER_TEST(test_sampler_nothing_finite_is_an_error),
+        SAMPLER_TEST(test_sampler_penalties_and_bans),
         SAMPLER_TEST(test_sampler_nan_is_never_drawn),
         SAMPLER_TEST(test_sampler_sets_equal_the_sorted_reference),
         SAMPLER_TEST(test_sampler_ties_at_the_edge_go_by_id),

@@ -106,13 +106,16 @@ static void parse_fails(const char *json, int code, const char *part) {
 
 static void test_tok_parse_refuses_by_name(void **state) {
     (void)state;
-    parse_fails("{\"model\":{\"type\":\"Unigram\"}}", ERR_UNSUPPORTED, "Unigram");
+    parse_fails("{\"model\":{\"type\":\"WordLevel\"}}", ERR_UNSUPPORTED, "WordLevel");
     parse_fails("{\"model\":{\"type\":\"WordPiece\"}}", ERR_UNSUPPORTED, "WordPiece");
-    parse_fails("{" MODEL ",\"normalizer\":{\"type\":\"Nmt\"}" TAIL, ERR_UNSUPPORTED, "Nmt");
-    parse_fails("{" MODEL ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}" TAIL,
-                ERR_UNSUPPORTED, "BertPreTokenizer");
-    parse_fails("{" MODEL ",\"post_processor\":{\"type\":\"BertProcessing\"}" TAIL, ERR_UNSUPPORTED,
-                "BertProcessing");
+    parse_fails("{" MODEL ",\"normalizer\":{\"type\":\"Elder\"}" TAIL, ERR_UNSUPPORTED, "Elder");
+    parse_fails("{" MODEL ",\"pre_tokenizer\":{\"type\":\"Elder\"}" TAIL, ERR_UNSUPPORTED, "Elder");
+    parse_fails("{" MODEL ",\"post_processor\":{\"type\":\"Elder\"}" TAIL, ERR_UNSUPPORTED,
+                "Elder");
+    parse_fails("{" MODEL
+                ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}" TAIL,
+                ERR_UNSUPPORTED, "not once");
+    parse_fails("{" MODEL ",\"decoder\":{\"type\":\"WordPiece\"}}", ERR_UNSUPPORTED, "WordPiece");
     parse_fails("{" MODEL ",\"decoder\":{\"type\":\"CTC\"}}", ERR_UNSUPPORTED, "CTC");
     parse_fails("{" MODEL
                 ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"}"
@@ -121,6 +124,56 @@ static void test_tok_parse_refuses_by_name(void **state) {
     parse_fails("{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"}"
                 "}" TAIL,
                 ERR_FORMAT, "pattern");
+}
+
+/* Settings that do not change ids are passed over; those that would are refused. */
+static void test_tok_parse_passes_truncation_over(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"truncation\":{\"max_length\":1,\"stride\":0},\"padding\":{\"pad_id\":3},"
+        "\"version\":\"1.0\"," MODEL TAIL;
+    struct tok *t = NULL;
+    assert_ok(tok_parse("t.json", json, (int64_t)sizeof json - 1, &t));
+    encodes(t, "aaa", 0, "0 0 0");
+    tok_destroy(t);
+    parse_fails(
+        "{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}" TAIL,
+        ERR_UNSUPPORTED, "dropout");
+}
+
+static void test_tok_parse_model_refuses_damage(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes;
+        int64_t n;
+        int code;
+        const char *part;
+    } bad[] = {
+        {"\x0a", 1, ERR_FORMAT, "cut off"},
+        {"\x0a\x05\x0a\x09", 4, ERR_FORMAT, "cut off"},
+        {"\x0a\x03\x0a\x01", 4, ERR_FORMAT, "cut off"},
+        {"\x0a\x02\x18\x09", 4, ERR_FORMAT, "no text"},
+        {"\x0a\x03\x0a\x01\xff", 5, ERR_FORMAT, "UTF-8"},
+        {"\x0a\x03\x0a\x01"
+         "a\x12\x02\x18\x03",
+         9, ERR_UNSUPPORTED, "model type 3"},
+        {"\x0a\x03\x0a\x01"
+         "a\x1a\x02\x28\x00",
+         9, ERR_UNSUPPORTED, "escape"},
+        {"\x0a\x05\x0a\x01"
+         "a\x18\x05\x12\x02\x18\x02",
+         11, ERR_UNSUPPORTED, "UNUSED"},
+        {"\x0a\x03\x0a\x01"
+         "a\x1a\x03\x12\x01\x01",
+         10, ERR_FORMAT, "charsmap"},
+        {"no ranks", 8, ERR_UNSUPPORTED, "sha256"},
+    };
+    for (int32_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct tok *t = NULL;
+        assert_err(tok_parse_model("m", (const uint8_t *)bad[i].bytes, bad[i].n, &t), bad[i].code,
+                   bad[i].part);
+        assert_null(t);
+    }
 }
 
 static void test_tok_parse_refuses_damage(void **state) {
@@ -142,6 +195,35 @@ static void test_tok_create_unknown_pre_lists_known(void **state) {
     struct tok *t = NULL;
     assert_err(tok_create(&s, &t), ERR_UNSUPPORTED, "nosuch");
     assert_err(ERR_UNSUPPORTED, ERR_UNSUPPORTED, "smollm");
+}
+
+/* The family of a name decides whether BOS comes first, unless the file says so itself. */
+static void test_tok_create_pre_names_bring_bos(void **state) {
+    (void)state;
+    struct tok_str text[] = {{"a", 1}, {"<s>", 3}};
+    static const struct {
+        const char *pre;
+        bool told;
+        bool add;
+        const char *want;
+    } rows[] = {{"llama-bpe", false, false, "1 0"}, {"tekken", false, false, "1 0"},
+                {"gpt-2", false, false, "0"},       {"llama-bpe", true, false, "0"},
+                {"gpt-2", true, true, "1 0"},       {"youtu", false, false, "0"},
+                {"chameleon", false, false, "1 0"}, {"deepseek-v3", false, true, "1 0"}};
+    for (int32_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct tok_spec s = {.where = "x.gguf",
+                             .n_vocab = 2,
+                             .text = text,
+                             .pre = rows[i].pre,
+                             .has_bos = true,
+                             .bos = 1,
+                             .add_bos = rows[i].add,
+                             .add_bos_told = rows[i].told};
+        struct tok *t = NULL;
+        assert_ok(tok_create(&s, &t));
+        encodes(t, "a", TOK_ADD_SPECIAL, rows[i].want);
+        tok_destroy(t);
+    }
 }
 
 static void test_tok_create_cuts_by_steps(void **state) {
@@ -171,7 +253,7 @@ static void test_tok_open_says_what_is_missing(void **state) {
     char dir[FILE_PATH_MAX];
     struct tok *t = NULL;
     test_tmpdir(dir);
-    assert_err(tok_open(dir, &t), ERR_NOTFOUND, "vocab.json");
+    assert_err(tok_open(dir, &t), ERR_NOTFOUND, "tokenizer.model");
     test_rmdir(dir);
     assert_err(tok_open("/nonexistent/tokenizer.json", &t), ERR_NOTFOUND, "/nonexistent");
 }
@@ -236,7 +318,10 @@ int main(void) {
         TEST(test_tok_broken_utf8_becomes_replacement),
         TEST(test_tok_parse_refuses_by_name),
         TEST(test_tok_parse_refuses_damage),
+        TEST(test_tok_parse_passes_truncation_over),
+        TEST(test_tok_parse_model_refuses_damage),
         TEST(test_tok_create_unknown_pre_lists_known),
+        TEST(test_tok_create_pre_names_bring_bos),
         TEST(test_tok_create_cuts_by_steps),
         TEST(test_tok_open_says_what_is_missing),
         TEST(test_tok_long_piece),
