@@ -12,6 +12,7 @@
 #include "engine/base/buf.h"
 #include "harness/corpus.h"
 #include "harness/truth.h"
+#include "tests/support/api_server.h"
 #include "tests/support/tiny.h"
 
 static char dir[FILE_PATH_MAX];
@@ -240,6 +241,43 @@ static void test_http_run_beside_the_engine(void **state) {
     cli_fini(&r);
 }
 
+/* Our own server, by every endpoint that it has: counts are its running ones, and exact. */
+static void test_http_run_against_our_server(void **state) {
+    (void)state;
+    struct cli_result r;
+    struct api_server sv;
+    char targets[640];
+    api_server_start(&sv, "cpu", NULL);
+    snprintf(
+        targets, sizeof targets,
+        "  chat: {http: {url: \"http://127.0.0.1:%d/v1\", model: tiny, dialect: vllm}}\n"
+        "  plain: {http: {url: \"http://127.0.0.1:%d/v1\", model: tiny, dialect: vllm, api: "
+        "completions}}\n"
+        "  whole: {http: {url: \"http://127.0.0.1:%d/v1\", model: tiny, dialect: vllm, stream: "
+        "false}}\n",
+        sv.port, sv.port, sv.port);
+    scenario("ours.yaml", targets, "arrival: {closed: {concurrency: 3}}\nrequests: 12\n");
+    cli_line(dir, 0, &r, "run ours.yaml --db ours.db");
+    cli_fini(&r);
+    api_server_stop(&sv);
+    assert_true(is("ours.db",
+                   "SELECT count(*) FROM request WHERE error_class IS NULL AND n_output "
+                   "= 6 AND finish_reason = 'length' AND n_output_is_estimated = 0",
+                   36));
+    /* a random model also says bytes that are no text: tokens without an event */
+    assert_true(is("ours.db", "SELECT count(*) FROM v_http WHERE token_count <> 'usage'", 0));
+    assert_true(is("ours.db",
+                   "SELECT count(*) FROM (SELECT sum(n_tokens) AS n FROM token_event GROUP BY "
+                   "run_id, seq) WHERE n > 6",
+                   0));
+    assert_true(number("ours.db", "SELECT count(DISTINCT seq) FROM token_event WHERE run_id = 1") >
+                0);
+    assert_true(is("ours.db",
+                   "SELECT count(*) FROM request WHERE run_id = 3 AND first_token_ns IS "
+                   "NOT NULL",
+                   0));
+}
+
 /* The key reaches the server, and nothing that is written. */
 static void test_http_run_key_is_nowhere(void **state) {
     (void)state;
@@ -417,6 +455,7 @@ int main(void) {
                                        TEST(test_http_run_spreads_tokens),
                                        TEST(test_http_run_null_target),
                                        TEST(test_http_run_beside_the_engine),
+                                       TEST(test_http_run_against_our_server),
                                        TEST(test_http_run_key_is_nowhere),
                                        TEST(test_http_run_goes_on_without_the_server),
                                        TEST(test_http_run_stops_without_the_server),
