@@ -16,6 +16,7 @@
     X(plan)                                                                                        \
     X(inspect)                                                                                     \
     X(bench)                                                                                       \
+    X(selftest)                                                                                    \
     X(tokenize)                                                                                    \
     X(score)                                                                                       \
     X(render)

@@ -1,22 +1,27 @@
 /* Threads and what they own:
  *
- *   sender   waits for each intended time, makes the request, engine_submit, publishes its entry
- *   engine   engine_step, again and again
- *   caller   engine_poll -> store; progress; ends the run
+ *   sender   waits for each intended time (less the target's lead), makes the request,
+ *            target_submit, publishes its entry
+ *   target   its own threads answer
+ *   caller   target_poll -> store; progress; ends the run
  *
  * Laws:
- *  1. An entry is the sender's until n_entry counts it, and the caller's from then on.
- *  2. by_id is set before n_entry. An event may come before both: the caller waits for by_id, which
- *     is certain to come, since the event's request has been accepted.
- *  3. The lock guards the arrival process, the users that are free again, and stop_sending. It is
+ *  1. An entry is the sender's until n_entry counts it, and the caller's from then on. An event may
+ *     come before: the caller waits for the entry, which is certain to come, since the event's
+ *     request has been accepted. An entry's index is its request's tag.
+ *  2. The lock guards the arrival process, the users that are free again, and stop_sending. It is
  *     never held while anything is made, submitted or stored, so that a slow disk delays no
- * request.
- *  4. Times are monotonic and stored relative to the start of the run. */
+ *     request.
+ *  3. Times are monotonic and stored relative to the start of the run.
+ *  4. A target that cannot be reached is a note in the database, and, when the scenario says so,
+ *     the end of the run. A user of a closed loop waits RETRY_NS before it asks such a target
+ *     again. */
 #include "harness/replay.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -24,47 +29,21 @@
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
-#include "engine/sched/seq.h"
+#include "harness/replay_int.h"
 
 static const int64_t POLL_NS = 2000000;     /* the caller looks for events so often */
-static const int64_t IDLE_NS = 500000;      /* an engine without work looks again after this */
-static const int64_t SAMPLE_NS = 100000000; /* engine samples */
+static const int64_t SAMPLE_NS = 100000000; /* samples of the target */
 static const int64_t PROGRESS_NS = 200000000;
 static const int64_t LEAD_NS = 50000000;             /* thread start to the first intended time */
+static const int64_t AWAY_NS = 1000000000;           /* no answer for so long: the target is away */
+static const int64_t RETRY_NS = 100000000;           /* pause of a user whose target is away */
 static const int64_t DRAIN_DEFAULT_NS = 30000000000; /* of a scenario that names none */
-
-struct entry {
-    uint64_t id;         /* of the engine; 0: never accepted */
-    int64_t seq;         /* number in the store */
-    int64_t intended_ns; /* relative to the run's start, like all below */
-    int64_t actual_ns;
-    int64_t first_ns; /* -1: none */
-    int64_t last_ns;
-    int64_t end_ns; /* -1: not over */
-    int32_t n_prompt;
-    int32_t n_output;
-    int32_t n_cached;
-    int32_t n_preempt;
-    int32_t finish;
-    bool warmup;
-    uint64_t seed;
-    const char *error_class; /* literal; NULL: none */
-    char hash[33];
-    char error_text[160];
-};
-
-/* 1 + entry of the request with id id_base + i; 0: not known yet. */
-struct slot {
-    _Atomic int32_t entry;
-};
 
 struct replay {
     const struct replay_opts *o;
-    struct entry *entry; /* own, [cap] in order of sending */
+    struct replay_entry *entry; /* own, [cap] in order of sending */
     int32_t cap;
     _Atomic int32_t n_entry;
-    struct slot *by_id;       /* own, [cap] */
-    _Atomic uint64_t id_base; /* first id of this run; 0: none yet */
 
     pthread_mutex_t lock;
     pthread_cond_t wake;    /* a user is free again, or stop_sending */
@@ -79,37 +58,22 @@ struct replay {
     _Atomic bool stop_sending;
     _Atomic bool sending;
     _Atomic bool reached_stop; /* all that was due before stop_ns has been sent */
-    _Atomic bool stop_engine;
-    _Atomic int engine_rc;
     _Atomic int sender_rc;
-    char engine_error[256]; /* written by the engine's thread before engine_rc */
     char sender_error[256]; /* written by the sender before sender_rc */
 
     int32_t n_begun;  /* entries whose first row is written */
     int32_t n_done;   /* entries that are over */
     int32_t all_done; /* entries below this are over */
     int64_t sampled_ns;
+
+    int64_t away_from_ns; /* the first of the requests in a row without any answer; -1: none */
+    int32_t n_away;       /* of them */
+    bool is_away;         /* long enough to say so */
+    int64_t away_ns;      /* all times together */
 };
 
 static int64_t now_of(const struct replay *r) {
     return clock_now_ns() - r->start_ns;
-}
-
-static void *engine_thread(void *arg) {
-    struct replay *r = arg;
-    while (!atomic_load(&r->stop_engine)) {
-        bool busy = false;
-        int rc = engine_step(r->o->engine, &busy);
-        if (rc && rc != ERR_AGAIN) {
-            str_copy(r->engine_error, (int64_t)sizeof r->engine_error, err_msg());
-            atomic_store(&r->engine_rc, rc);
-            break;
-        }
-        if (!busy || rc == ERR_AGAIN) {
-            clock_sleep_until(clock_now_ns() + IDLE_NS);
-        }
-    }
-    return NULL;
 }
 
 /* Sleeps until an offset. out: false when sending is to stop */
@@ -125,20 +89,23 @@ static bool wait_until(struct replay *r, int64_t offset_ns) {
 }
 
 /* Hands a request over and publishes its entry. rc: what load_make said */
-static void hand_over(struct replay *r, int rc, const struct load_request *q, struct entry *e) {
+static void
+hand_over(struct replay *r, int rc, const struct load_request *q, struct replay_entry *e) {
     const struct scenario *sc = r->o->sc;
-    struct engine_request er = {.ids = q->ids,
-                                .n_ids = q->n_ids,
-                                .max_new = q->max_new,
-                                .ignore_stop = true,
-                                .sampling = {.temperature = (float)sc->temperature,
-                                             .top_p = (float)sc->top_p,
-                                             .seed = q->seed}};
     int32_t i = atomic_load(&r->n_entry);
-    uint64_t id = 0;
-    e->actual_ns = now_of(r);
-    rc = rc ? rc : engine_submit(r->o->engine, &er, &id);
-    e->id = id;
+    int64_t sent_ns = clock_now_ns();
+    const struct target_request tq = {.tag = (uint64_t)i,
+                                      .number = e->seq,
+                                      .intended_ns = r->start_ns + e->intended_ns,
+                                      .ids = q->ids,
+                                      .n_ids = q->n_ids,
+                                      .max_new = q->max_new,
+                                      .temperature = sc->temperature,
+                                      .top_p = sc->top_p,
+                                      .seed = q->seed};
+    rc = rc ? rc : target_submit(r->o->target, &tq, &sent_ns);
+    e->is_accepted = rc == 0;
+    e->actual_ns = sent_ns < 0 ? -1 : sent_ns - r->start_ns;
     e->n_prompt = q->n_ids;
     e->seed = q->seed;
     memcpy(e->hash, q->hash, sizeof e->hash);
@@ -148,29 +115,26 @@ static void hand_over(struct replay *r, int rc, const struct load_request *q, st
         str_copy(e->error_text, (int64_t)sizeof e->error_text, err_msg());
     }
     r->entry[i] = *e;
-    if (!rc) {
-        uint64_t base = atomic_load(&r->id_base);
-        base = base ? base : id;
-        atomic_store(&r->by_id[id - base].entry, i + 1);
-        atomic_store(&r->id_base, base);
-    }
     atomic_store(&r->n_entry, i + 1);
 }
 
-/* Waits for the intended time of request number n of its phase. out: false when sending is to stop
- */
+/* Waits until the target wants request number n of its phase. out: false when sending is to stop */
 static bool send_one(struct replay *r, int64_t n, bool warmup, int64_t intended_ns) {
     struct load_request q;
-    struct entry e = {.seq = warmup ? -1 - n : n,
-                      .intended_ns = intended_ns,
-                      .first_ns = -1,
-                      .last_ns = -1,
-                      .end_ns = -1,
-                      .n_cached = -1,
-                      .n_preempt = -1,
-                      .warmup = warmup};
+    struct replay_entry e = {.seq = warmup ? -1 - n : n,
+                             .intended_ns = intended_ns,
+                             .actual_ns = -1,
+                             .event_ns = -1,
+                             .first_ns = -1,
+                             .answer_ns = -1,
+                             .last_ns = -1,
+                             .end_ns = -1,
+                             .n_output_first = -1,
+                             .n_cached = -1,
+                             .n_preempt = -1,
+                             .warmup = warmup};
     int rc = load_make(r->o->load, n, warmup, &q);
-    bool go = wait_until(r, intended_ns);
+    bool go = wait_until(r, intended_ns - r->o->target->lead_ns);
     if (go) {
         hand_over(r, rc, &q, &e);
     }
@@ -239,43 +203,13 @@ static void end_sending(struct replay *r) {
     pthread_mutex_unlock(&r->lock);
 }
 
-static int64_t or_null(int64_t v) {
-    return v < 0 ? STORE_NULL : v;
-}
-
-static int write_request(struct replay *r, const struct entry *e) {
-    bool ended_well = e->end_ns >= 0 && !e->error_class;
-    struct store_request q = {.run_id = r->o->run_id,
-                              .seq = e->seq,
-                              .phase = e->warmup ? "warmup" : "measured",
-                              .intended_start_ns = e->intended_ns,
-                              .actual_start_ns = e->actual_ns,
-                              .first_event_ns = or_null(e->first_ns),
-                              .first_token_ns = or_null(e->first_ns),
-                              .first_answer_ns = or_null(e->first_ns),
-                              .last_token_ns = or_null(e->last_ns),
-                              .end_ns = or_null(e->end_ns),
-                              .n_prompt = e->n_prompt,
-                              .n_output = e->n_output,
-                              .n_output_first = e->first_ns < 0 ? STORE_NULL : 1,
-                              .n_output_is_estimated = 0,
-                              .n_cached_prompt = or_null(e->n_cached),
-                              .n_preempt = or_null(e->n_preempt),
-                              .finish_reason =
-                                  ended_well ? finish_name((enum finish)e->finish) : NULL,
-                              .error_class = e->error_class,
-                              .error_text = e->error_text[0] ? e->error_text : NULL,
-                              .prompt_hash = e->hash[0] ? e->hash : NULL,
-                              .seed = (int64_t)e->seed};
-    return store_request(r->o->store, &q);
-}
-
 /* Counts an entry as over, and gives its user back to the sender. */
-static void request_over(struct replay *r, const struct entry *e) {
+static void request_over(struct replay *r, const struct replay_entry *e) {
     int64_t start = 0;
+    int64_t free_ns = e->end_ns + (r->n_away > 0 ? RETRY_NS : 0);
     r->n_done++;
     pthread_mutex_lock(&r->lock);
-    if (r->n_user > 0 && arrival_done(&r->arrival, e->end_ns, &start) && r->n_ready < r->n_user) {
+    if (r->n_user > 0 && arrival_done(&r->arrival, free_ns, &start) && r->n_ready < r->n_user) {
         r->ready[(r->ready_at + r->n_ready) % r->n_user] = start;
         r->n_ready++;
         pthread_cond_broadcast(&r->wake);
@@ -288,98 +222,171 @@ static int begin_new(struct replay *r) {
     int rc = 0;
     int32_t n = atomic_load(&r->n_entry);
     for (; r->n_begun < n && !rc; r->n_begun++) {
-        const struct entry *e = &r->entry[r->n_begun];
-        rc = write_request(r, e);
-        if (e->id == 0) {
+        const struct replay_entry *e = &r->entry[r->n_begun];
+        rc = replay_write(r->o->store, r->o->run_id, e);
+        if (!e->is_accepted) {
             request_over(r, e);
         }
     }
     return rc;
 }
 
-static int on_token(struct replay *r, struct entry *e, const struct event *ev) {
+static int64_t first_of(int64_t seen, int64_t t) {
+    return seen < 0 ? t : seen;
+}
+
+static int on_tokens(struct replay *r, struct replay_entry *e, const struct target_event *ev) {
     int64_t t = ev->t_ns - r->start_ns;
     struct store_token row = {.run_id = r->o->run_id,
                               .seq = e->seq,
-                              .idx = e->n_output,
+                              .idx = e->n_event,
                               .t_ns = t,
-                              .gap_ns = e->first_ns < 0 ? STORE_NULL : t - e->last_ns,
-                              .n_tokens = 1};
-    e->first_ns = e->first_ns < 0 ? t : e->first_ns;
+                              .gap_ns = e->n_event == 0 ? STORE_NULL : t - e->last_ns,
+                              .n_tokens = ev->n_tokens};
+    e->event_ns = first_of(e->event_ns, t);
+    if (!ev->is_whole) {
+        e->first_ns = first_of(e->first_ns, t);
+        e->answer_ns = ev->is_answer ? first_of(e->answer_ns, t) : e->answer_ns;
+        e->n_output_first = first_of(e->n_output_first, ev->n_tokens);
+    }
     e->last_ns = t;
-    e->n_output++;
+    if (ev->is_whole && ev->n_tokens == 0) {
+        e->n_output = -1; /* nobody counted */
+        return 0;
+    }
+    e->n_event++;
+    e->n_output += ev->n_tokens;
     return store_token(r->o->store, &row);
 }
 
-static int on_end(struct replay *r, struct entry *e, const struct event *ev) {
-    e->end_ns = ev->t_ns - r->start_ns;
-    e->finish = ev->finish;
-    e->n_cached = ev->n_cached;
-    e->n_preempt = ev->n_preempt;
-    if (ev->finish == FINISH_ERROR) {
-        e->error_class = "engine_error";
-    } else if (ev->finish != FINISH_ABORT) {
-        e->error_class = NULL; /* it was done before the abort came */
+static void take_outcome(struct replay_entry *e, const struct target_outcome *o) {
+    e->n_prompt = o->n_prompt < 0 ? e->n_prompt : o->n_prompt;
+    e->n_output = o->n_output < 0 ? e->n_output : o->n_output;
+    e->n_cached = o->n_cached;
+    e->n_preempt = o->n_preempt;
+    e->is_estimated = o->is_estimated;
+    str_copy(e->finish, (int64_t)sizeof e->finish, o->finish ? o->finish : "");
+    if (o->error_text) {
+        str_copy(e->error_text, (int64_t)sizeof e->error_text, o->error_text);
     }
-    request_over(r, e);
-    return write_request(r, e);
 }
 
-/* The entry of an event's request (law 2). */
-static struct entry *entry_of(struct replay *r, uint64_t id) {
-    uint64_t base = atomic_load(&r->id_base);
-    for (; base == 0; base = atomic_load(&r->id_base)) {
+/* Puts a sentence into the database. */
+static int note(struct replay *r, const char *what, double s, const char *why) {
+    char text[REPLAY_NOTE_MAX];
+    snprintf(text, sizeof text, "run %lld: %s%.1f s%s%s", (long long)r->o->run_id, what, s,
+             why ? ": " : "", why ? why : "");
+    return store_note(r->o->store, r->o->session_id, r->o->run_id, clock_wall_ns(), text);
+}
+
+/* Watches whether the target can be reached at all (law 4). err: ERR_NET to end the run */
+static int
+watch_reach(struct replay *r, const struct replay_entry *e, const struct target_outcome *o) {
+    if (!o->is_unreachable) {
+        int64_t away = r->n_away > 0 ? e->end_ns - r->away_from_ns : 0;
+        bool was = r->is_away && e->end_ns > r->away_from_ns;
+        r->away_ns += was ? away : 0;
+        r->is_away = false;
+        r->n_away = 0;
+        return was ? note(r, "the target answers again, after ", (double)away * 1e-9, NULL) : 0;
+    }
+    r->away_from_ns = r->n_away++ == 0 ? e->intended_ns : r->away_from_ns;
+    int64_t away = e->end_ns - r->away_from_ns;
+    if (r->is_away || away < AWAY_NS) {
+        return 0;
+    }
+    r->is_away = true;
+    int rc = note(r, "the target gives no answer for ", (double)away * 1e-9, e->error_text);
+    return rc || !r->o->stop_on_error
+               ? rc
+               : err_set(ERR_NET, "no answer for %.1f s: %s", (double)away * 1e-9, e->error_text);
+}
+
+static int on_end(struct replay *r, struct replay_entry *e, const struct target_event *ev) {
+    e->end_ns = ev->t_ns - r->start_ns;
+    take_outcome(e, ev->outcome);
+    if (ev->end == TARGET_FAILED) {
+        e->error_class = ev->outcome->error_class;
+    } else if (ev->end == TARGET_OK) {
+        e->error_class = NULL; /* it was done before the cancel came */
+    }
+    const struct target_outcome *o = ev->outcome;
+    bool is_spread = o->is_spread && e->n_event > 0;
+    if (is_spread) { /* as store_spread does */
+        e->n_output_first = e->n_output / e->n_event;
+    }
+    int rc = ev->end == TARGET_CANCELED ? 0 : watch_reach(r, e, o);
+    request_over(r, e);
+    int rc2 = replay_write(r->o->store, r->o->run_id, e);
+    rc = rc ? rc : rc2;
+    rc = rc || !o->wire
+             ? rc
+             : replay_write_wire(r->o->store, r->o->run_id, e->seq, r->start_ns, o->wire);
+    if (!rc && is_spread) {
+        rc = store_spread(r->o->store, r->o->run_id, e->seq, e->n_event, e->n_output);
+    }
+    return rc;
+}
+
+/* The entry of an event's request (law 1). */
+static struct replay_entry *entry_of(struct replay *r, uint64_t tag) {
+    while ((uint64_t)atomic_load(&r->n_entry) <= tag) {
         sched_yield();
     }
-    uint64_t k = id - base;
-    if (id < base || k >= (uint64_t)r->cap) {
-        return NULL;
+    return &r->entry[tag];
+}
+
+static int take_event(struct replay *r, const struct target_event *ev) {
+    struct replay_entry *e = entry_of(r, ev->tag);
+    switch (ev->kind) {
+    case TARGET_SENT:
+        e->actual_ns = ev->t_ns - r->start_ns;
+        return 0;
+    case TARGET_FIRST:
+        e->event_ns = first_of(e->event_ns, ev->t_ns - r->start_ns);
+        return 0;
+    case TARGET_TOKENS:
+        return on_tokens(r, e, ev);
+    case TARGET_END:
+    default:
+        return on_end(r, e, ev);
     }
-    int32_t i = atomic_load(&r->by_id[k].entry);
-    for (; i == 0; i = atomic_load(&r->by_id[k].entry)) {
-        sched_yield();
-    }
-    return &r->entry[i - 1];
 }
 
 /* Takes what is there. out: *n events taken */
 static int take_events(struct replay *r, int32_t *n) {
-    struct event ev[256];
+    struct target_event ev[256];
     int rc = 0;
-    *n = engine_poll(r->o->engine, ev, ARRAY_LEN(ev));
+    *n = target_poll(r->o->target, ev, ARRAY_LEN(ev));
     for (int32_t j = 0; j < *n && !rc; j++) {
-        struct entry *e = entry_of(r, ev[j].id);
-        if (e) {
-            rc = ev[j].kind == EVENT_TOKEN ? on_token(r, e, &ev[j]) : on_end(r, e, &ev[j]);
-        }
+        rc = take_event(r, &ev[j]);
     }
     return rc;
 }
 
 static int sample(struct replay *r) {
-    struct engine_stats s;
+    struct target_sample s;
     int64_t t = now_of(r);
-    if (t - r->sampled_ns < SAMPLE_NS) {
+    if (t - r->sampled_ns < SAMPLE_NS || !target_sample(r->o->target, &s)) {
         return 0;
     }
     r->sampled_ns = t;
-    engine_stats(r->o->engine, &s);
     return store_sample(r->o->store, &(struct store_sample){.run_id = r->o->run_id,
                                                             .t_ns = t,
                                                             .n_running = s.n_running,
                                                             .n_waiting = s.n_waiting,
-                                                            .n_kv_blocks_used = s.n_blocks_active,
-                                                            .n_kv_blocks = s.n_blocks,
-                                                            .n_batch_tokens = s.batch_tok_last});
+                                                            .n_kv_blocks_used = s.n_kv_blocks_used,
+                                                            .n_kv_blocks = s.n_kv_blocks,
+                                                            .n_batch_tokens = s.n_batch_tokens});
 }
 
 /* Aborts what still runs, with the class that says why. */
 static void abort_rest(struct replay *r, const char *error_class) {
     for (int32_t i = r->all_done; i < r->n_begun; i++) {
-        struct entry *e = &r->entry[i];
+        struct replay_entry *e = &r->entry[i];
         if (e->end_ns >= 0) {
             r->all_done += i == r->all_done ? 1 : 0;
-        } else if (!e->error_class && engine_abort(r->o->engine, e->id) == 0) {
+        } else if (!e->error_class && target_cancel(r->o->target, (uint64_t)i) == 0) {
             e->error_class = error_class;
         }
     }
@@ -396,8 +403,7 @@ static int one_round(struct replay *r) {
     rc = rc ? rc : take_events(r, &n);
     rc = rc ? rc : sample(r);
     rc = rc ? rc : store_tick(r->o->store);
-    rc = rc ? rc : atomic_load(&r->engine_rc);
-    return rc;
+    return rc ? rc : target_error(r->o->target);
 }
 
 /* The caller's loop. out: *aborted when progress asked for the end */
@@ -435,19 +441,19 @@ static int record(struct replay *r, bool *aborted) {
     return 0;
 }
 
-/* After a failure, with both threads gone: the last events, and an end for every request. */
-static int settle(struct replay *r) {
+/* After a failure, with all threads gone: the last events, and an end for every request. */
+static int settle(struct replay *r, const char *error_class) {
     int32_t n = 1;
     int rc = begin_new(r);
     while (!rc && n > 0) {
         rc = take_events(r, &n);
     }
     for (int32_t i = 0; i < r->n_begun && !rc; i++) {
-        struct entry *e = &r->entry[i];
+        struct replay_entry *e = &r->entry[i];
         if (e->end_ns < 0) {
             e->end_ns = now_of(r);
-            e->error_class = "engine_error";
-            rc = write_request(r, e);
+            e->error_class = error_class;
+            rc = replay_write(r->o->store, r->o->run_id, e);
         }
     }
     return rc;
@@ -463,44 +469,43 @@ static int init(struct replay *r) {
                               .n_trace = r->o->load->trace.n};
     pthread_condattr_t attr;
     int rc = arrival_init(&r->arrival, &ao);
-    r->cap = REPLAY_REQUESTS_MAX;
+    r->cap = TARGET_REQUESTS_MAX;
     r->stop_ns = sc->duration_ns > 0 ? sc->warmup_ns + sc->duration_ns : INT64_MAX;
     r->n_user = !rc && ao.kind == ARRIVAL_CLOSED ? (int32_t)ao.value : 0;
     r->entry = mem_array(MEM_HARNESS, r->cap, (int64_t)sizeof *r->entry);
-    r->by_id = mem_array(MEM_HARNESS, r->cap, (int64_t)sizeof *r->by_id);
     r->ready = mem_array(MEM_HARNESS, r->n_user, (int64_t)sizeof *r->ready);
     pthread_mutex_init(&r->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&r->wake, &attr);
     pthread_condattr_destroy(&attr);
-    return rc || (r->entry && r->by_id && r->ready) ? rc : ERR_NOMEM;
-}
-
-/* Events that an earlier user of the engine left in the ring are nobody's. */
-static void drop_old_events(struct replay *r) {
-    struct event ev;
-    while (engine_poll(r->o->engine, &ev, 1) == 1) {
-    }
+    return rc || (r->entry && r->ready) ? rc : ERR_NOMEM;
 }
 
 static void fini(struct replay *r) {
     mem_free(r->entry);
-    mem_free(r->by_id);
     mem_free(r->ready);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->wake);
 }
 
+/* Ends a target that failed: its error, behind an end for every request. */
+static int give_up(struct replay *r, int target_rc) {
+    char why[256];
+    str_copy(why, (int64_t)sizeof why, err_msg());
+    int rc = settle(r, target_rc == ERR_NET ? "interrupted" : r->o->target->broken);
+    /* a failure of the store would be the graver news */
+    return rc ? rc : err_set(target_rc, "%s", why);
+}
+
 static int run_threads(struct replay *r, bool *aborted) {
     pthread_t sender;
-    pthread_t engine;
+    int rc = target_start(r->o->target);
+    if (rc) {
+        return rc;
+    }
     atomic_store(&r->sending, true);
     r->start_ns = clock_now_ns() + LEAD_NS;
-    if (pthread_create(&engine, NULL, engine_thread, r) != 0) {
-        return err_set(ERR_IO, "cannot start the engine's thread");
-    }
-    int rc = 0;
     if (pthread_create(&sender, NULL, sender_thread, r) != 0) {
         rc = err_set(ERR_IO, "cannot start the sender's thread");
     } else {
@@ -508,17 +513,13 @@ static int run_threads(struct replay *r, bool *aborted) {
         end_sending(r);
         pthread_join(sender, NULL);
     }
-    atomic_store(&r->stop_engine, true);
-    pthread_join(engine, NULL);
-    int engine_rc = atomic_load(&r->engine_rc);
+    target_stop(r->o->target);
     int sender_rc = atomic_load(&r->sender_rc);
-    if (engine_rc) {
-        rc = settle(r); /* a failure of the store would be the graver news */
-        rc = rc ? rc : err_set(engine_rc, "%s", r->engine_error);
-    } else if (!rc && sender_rc) {
-        rc = err_set(sender_rc, "%s", r->sender_error);
+    int target_rc = rc == ERR_NET ? rc : (rc == ERR_DB ? 0 : target_error(r->o->target));
+    if (target_rc) {
+        return give_up(r, target_rc);
     }
-    return rc;
+    return rc || !sender_rc ? rc : err_set(sender_rc, "%s", r->sender_error);
 }
 
 int replay_run(const struct replay_opts *o, struct replay_result *out) {
@@ -530,10 +531,11 @@ int replay_run(const struct replay_opts *o, struct replay_result *out) {
     *out = (struct replay_result){0};
     int rc = init(r);
     if (!rc) {
-        drop_old_events(r);
         rc = run_threads(r, &out->aborted);
         out->aborted = out->aborted || rc != 0;
         out->end_ns = i64_max(0, now_of(r));
+        int64_t still_ns = r->is_away ? out->end_ns - r->away_from_ns : 0;
+        out->away_s = (double)(r->away_ns + still_ns) * 1e-9;
         /* why: a phase without a last arrival is not shorter for it, nor are its rates higher */
         bool whole = atomic_load(&r->reached_stop) && !out->aborted;
         out->measured_to_ns = whole ? r->stop_ns : i64_min(r->stop_ns, out->end_ns);

@@ -14,16 +14,24 @@
 #include "engine/base/str.h"
 #include "harness/answers.h"
 #include "harness/evaljob.h"
+#include "harness/http.h"
 #include "harness/interrupt.h"
 #include "harness/progress.h"
 #include "harness/provenance.h"
 #include "harness/replay.h"
+#include "harness/target_engine.h"
+#include "harness/target_null.h"
 #include "reports/summary.h"
 
-enum { WHY_MAX = 1024 };
+enum {
+    WHY_MAX = 1024,
+    VOCAB_ANY = 1 << 16, /* when no target has a vocabulary */
+    CTX_ANY = 1 << 24
+};
 
-struct target {
-    struct session s; /* own */
+struct member {
+    struct session s; /* own; empty unless it is an engine */
+    char about[TARGET_ABOUT_MAX];
     int64_t target_id;
 };
 
@@ -32,18 +40,19 @@ struct whole {
     const struct scenario *sc;
     struct store *store; /* own */
     struct scenario_run_result *res;
-    struct target *target; /* own, [n_targets] */
+    struct member *target; /* own, [n_targets] */
+    int32_t vocab;         /* prompts are drawn from ids below it: the smallest of all targets */
+    int32_t ctx_max;
     struct progress bar;
     char label[96];
 };
 
-static int open_target(struct whole *w, int32_t i) {
+static bool is_engine(const struct whole *w, int32_t i) {
+    return w->sc->targets[i].kind == TARGET_ENGINE;
+}
+
+static int open_model(struct whole *w, int32_t i) {
     const struct scenario_target *t = &w->sc->targets[i];
-    if (t->kind != TARGET_ENGINE) {
-        return err_set(ERR_UNSUPPORTED,
-                       "target \"%s\": kind \"%s\" is not driven; driven is engine", t->name,
-                       scenario_target_kind_name(t->kind));
-    }
     int rc = session_model(w->o->env, t->model, &w->target[i].s);
     return rc ? err_ctx(rc, "target \"%s\"", t->name) : 0;
 }
@@ -66,34 +75,82 @@ static void close_engine(struct whole *w, int32_t i) {
     w->target[i].s.engine = NULL;
 }
 
-/* Makes engine and load once for nothing but their errors. */
-static int check_target(struct whole *w, int32_t i) {
-    struct load load;
-    struct engine_stats es;
-    int rc = open_target(w, i);
-    rc = rc ? rc : open_engine(w, i);
-    if (!rc && w->sc->arrival.n_points > 0 && !w->o->no_load) {
-        engine_stats(w->target[i].s.engine, &es);
-        rc = load_init(&load, w->sc, w->target[i].s.model->weights->cfg.vocab, es.ctx_max);
+static int open_http(struct whole *w, const struct scenario_target *t, struct target **out) {
+    const struct cli_env *env = w->o->env;
+    const char *name = t->http.key_env;
+    const struct http_opts o = {
+        .s = &t->http, .model = t->model, .key = name && env->lookup ? env->lookup(name) : NULL};
+    return http_open(&o, out);
+}
+
+/* What answers target i; an engine is open already. own: caller, close_target */
+static int open_target(struct whole *w, int32_t i, struct target **out) {
+    const struct scenario_target *t = &w->sc->targets[i];
+    const struct target_null_opts null = {
+        .ttft_ns = t->null.ttft_ns, .itl_ns = t->null.itl_ns, .tokens = t->null.tokens};
+    int rc = 0;
+    switch (t->kind) {
+    case TARGET_ENGINE:
+        rc = open_engine(w, i);
+        rc = rc ? rc : target_engine_open(w->target[i].s.engine, out);
         if (!rc) {
-            load_fini(&load);
+            (*out)->vocab = w->target[i].s.model->weights->cfg.vocab;
         }
+        return rc;
+    case TARGET_HTTP:
+        rc = open_http(w, t, out);
+        break;
+    case TARGET_NULL:
+    case TARGET_KIND_N:
+    default:
+        rc = target_null_open(&null, out);
+        break;
     }
+    return rc ? err_ctx(rc, "target \"%s\"", t->name) : 0;
+}
+
+static void close_target(struct whole *w, int32_t i, struct target *target) {
+    target_close(target);
     close_engine(w, i);
+}
+
+/* Makes the target once for its errors, and for what all targets can be asked. */
+static int check_target(struct whole *w, int32_t i) {
+    struct target *target = NULL;
+    struct member *m = &w->target[i];
+    int rc = is_engine(w, i) ? open_model(w, i) : 0;
+    rc = rc ? rc : open_target(w, i, &target);
+    if (!rc) {
+        (void)str_copy(m->about, TARGET_ABOUT_MAX, target->about);
+    }
+    if (!rc) {
+        w->vocab = target->vocab > 0 ? i32_min(w->vocab, target->vocab) : w->vocab;
+        w->ctx_max = target->ctx_max > 0 ? i32_min(w->ctx_max, target->ctx_max) : w->ctx_max;
+    }
+    close_target(w, i, target);
+    if (!rc && !is_engine(w, i) && w->sc->n_evals > 0 && !w->o->no_evaluate) {
+        rc = err_set(ERR_UNSUPPORTED,
+                     "target \"%s\": evaluations want engine targets, this one is %s; leave them "
+                     "out with --no-evaluate",
+                     w->sc->targets[i].name, scenario_target_kind_name(w->sc->targets[i].kind));
+    }
     return rc;
 }
 
 static int record_target(struct whole *w, int32_t i) {
-    int64_t checkpoint = 0;
-    struct target *t = &w->target[i];
-    int rc = provenance_checkpoint(w->store, t->s.model, t->s.path, &checkpoint);
+    int64_t checkpoint = STORE_NULL;
+    struct member *t = &w->target[i];
+    const char *backend = w->sc->targets[i].backend;
+    int rc =
+        is_engine(w, i) ? provenance_checkpoint(w->store, t->s.model, t->s.path, &checkpoint) : 0;
     struct store_target row = {.session_id = w->res->session_id,
                                .name = w->sc->targets[i].name,
-                               .kind = "engine",
+                               .kind = scenario_target_kind_name(w->sc->targets[i].kind),
                                .is_base = i == scenario_base(w->sc),
                                .checkpoint_id = checkpoint,
-                               .detail =
-                                   w->sc->targets[i].backend ? w->sc->targets[i].backend : "cpu"};
+                               .detail = !is_engine(w, i) ? t->about
+                                         : backend        ? backend
+                                                          : "cpu"};
     return rc ? rc : store_target(w->store, &row, &t->target_id);
 }
 
@@ -159,23 +216,35 @@ static int finish_run(struct whole *w,
     return store_run_finish(w->store, run_id, &end);
 }
 
-static int replay(struct whole *w, int32_t i, int32_t point, int64_t run_id) {
+/* One line a run on standard output. */
+static void show_end(const struct whole *w, const struct verdict *v, double away_s) {
+    if (w->o->quiet) {
+        return;
+    }
+    printf("%-24s %-16s %s\n", w->label, verdict_name(v->kind), v->reason);
+    if (away_s > 0) {
+        printf("%-24s no answer at all from the target for %.1f s\n", "", away_s);
+    }
+    fflush(stdout);
+}
+
+static int replay(struct whole *w, int32_t i, int32_t point, int64_t run_id, struct target *t) {
     struct load load;
     struct replay_result res;
     struct verdict v;
-    struct engine_stats es;
-    struct target *t = &w->target[i];
-    engine_stats(t->s.engine, &es);
-    int rc = load_init(&load, w->sc, t->s.model->weights->cfg.vocab, es.ctx_max);
+    const char *on_error = w->sc->targets[i].http.on_error;
+    int rc = load_init(&load, w->sc, w->vocab, w->ctx_max);
     if (rc) {
         return rc;
     }
     struct replay_opts ro = {.sc = w->sc,
                              .load = &load,
-                             .engine = t->s.engine,
+                             .target = t,
                              .point = point,
                              .store = w->store,
+                             .session_id = w->res->session_id,
                              .run_id = run_id,
+                             .stop_on_error = on_error && str_eq(on_error, "stop"),
                              .progress = show,
                              .ctx = w};
     progress_begin(&w->bar, "run", 1, w->o->env->err_tty, w->o->quiet);
@@ -190,14 +259,13 @@ static int replay(struct whole *w, int32_t i, int32_t point, int64_t run_id) {
     }
     w->res->interrupted = w->res->interrupted || res.aborted;
     rc = finish_run(w, run_id, &res, NULL, &v);
-    if (!rc && !w->o->quiet) {
-        printf("%-24s %-16s %s\n", w->label, verdict_name(v.kind), v.reason);
-        fflush(stdout);
+    if (!rc) {
+        show_end(w, &v, res.away_s);
     }
     return rc;
 }
 
-static int run_point(struct whole *w, int32_t i, int32_t point) {
+static int run_point(struct whole *w, int32_t i, int32_t point, struct target *target) {
     char label[SCENARIO_LABEL_MAX];
     int64_t run_id = 0;
     scenario_point_label(w->sc, point, label);
@@ -211,16 +279,17 @@ static int run_point(struct whole *w, int32_t i, int32_t point) {
                             .start_wall_ns = clock_wall_ns()};
     int rc = store_run_begin(w->store, &row, &run_id);
     w->res->n_runs += rc ? 0 : 1;
-    return rc ? rc : replay(w, i, point, run_id);
+    return rc ? rc : replay(w, i, point, run_id, target);
 }
 
 static int run_load(struct whole *w) {
     int rc = 0;
     for (int32_t p = 0; p < w->sc->arrival.n_points && !rc && !w->res->interrupted; p++) {
         for (int32_t i = 0; i < w->sc->n_targets && !rc && !w->res->interrupted; i++) {
-            rc = open_engine(w, i);
-            rc = rc ? rc : run_point(w, i, p);
-            close_engine(w, i);
+            struct target *target = NULL;
+            rc = open_target(w, i, &target);
+            rc = rc ? rc : run_point(w, i, p, target);
+            close_target(w, i, target);
         }
     }
     return rc;
@@ -310,11 +379,25 @@ static int run_evals(struct whole *w) {
     return rc;
 }
 
+/* Makes the load once for nothing but its errors. */
+static int check_load(const struct whole *w) {
+    struct load load;
+    if (w->sc->arrival.n_points == 0 || w->o->no_load) {
+        return 0;
+    }
+    int rc = load_init(&load, w->sc, w->vocab, w->ctx_max);
+    if (!rc) {
+        load_fini(&load);
+    }
+    return rc;
+}
+
 static int run_all(struct whole *w) {
     int rc = 0;
     for (int32_t i = 0; i < w->sc->n_targets && !rc; i++) {
         rc = check_target(w, i);
     }
+    rc = rc ? rc : check_load(w);
     rc = rc ? rc : begin_session(w);
     if (!rc && !w->o->no_load) {
         rc = run_load(w);
@@ -330,7 +413,7 @@ static int run_all(struct whole *w) {
 }
 
 int scenario_run(const struct scenario_run_opts *o, struct scenario_run_result *res) {
-    struct whole w = {.o = o, .sc = o->sc, .res = res};
+    struct whole w = {.o = o, .sc = o->sc, .res = res, .vocab = VOCAB_ANY, .ctx_max = CTX_ANY};
     *res = (struct scenario_run_result){0};
     w.target = mem_array(MEM_HARNESS, o->sc->n_targets, (int64_t)sizeof *w.target);
     if (!w.target) {

@@ -45,6 +45,7 @@ void render_report(const struct render *w) {
     render_latency(w);
     render_points(w);
     render_load(w);
+    render_failures(w);
     render_limits(w);
     render_answers(w);
     render_quantization(w);

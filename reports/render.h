@@ -26,6 +26,7 @@ void render_sizes(const struct render *w);
 void render_quality(const struct render *w);
 void render_latency(const struct render *w);
 void render_load(const struct render *w);
+void render_failures(const struct render *w); /* one row a class and run */
 void render_limits(const struct render *w);
 void render_points(const struct render *w); /* paired ratios at each point */
 void render_plots(const struct render *w);

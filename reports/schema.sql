@@ -1,4 +1,4 @@
--- The results database, version 1. One file holds any number of sessions (one call of a command);
+-- The results database, version 1 (later versions add files). One file holds any number of sessions (one call of a command);
 -- a session has targets; a run is one target at one point of the load.
 --
 -- Times named *_ns are monotonic nanoseconds from the start of their run; *_wall_ns are nanoseconds

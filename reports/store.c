@@ -1,7 +1,7 @@
 /* Opening, versions and transactions of the results database.
  *
  *   new file   -> schema.sql, views.sql in one transaction -> application_id, user_version
- *   older      -> the missing steps of migrations[] in one transaction
+ *   older      -> the missing steps of migrations[], and the views anew, in one transaction
  *   newer -> ERR_UNSUPPORTED; foreign, no database, truncated -> ERR_FORMAT that says which
  *
  * 1. Write-ahead log with synchronous = NORMAL: a killed process loses no committed row, a power
@@ -25,12 +25,16 @@ static const char schema_sql[] = {
 #include "schema.sql.inc"
     0};
 
+static const char schema_http_sql[] = {
+#include "schema_http.sql.inc"
+    0};
+
 static const char views_sql[] = {
 #include "views.sql.inc"
     0};
 
 /* migrations[v] brings a database from version v to v + 1. */
-static const char *const migrations[STORE_VERSION] = {schema_sql};
+static const char *const migrations[STORE_VERSION] = {schema_sql, schema_http_sql};
 
 int store_step(sqlite3_stmt *stmt) {
     return fault_hit(FAULT_SQL) ? SQLITE_IOERR : sqlite3_step(stmt);
@@ -76,6 +80,26 @@ static void roll_back(struct store *s) {
     s->n_pending = 0;
 }
 
+/* Views are made anew with every version: they hold nothing. */
+static int drop_views(struct store *s) {
+    sqlite3_stmt *stmt = NULL;
+    char *sql = NULL;
+    int code = store_prepare(
+        s, "SELECT group_concat('DROP VIEW ' || name, ';') FROM sqlite_schema WHERE type = 'view'",
+        &stmt);
+    code = code == SQLITE_OK ? store_step(stmt) : code;
+    if (code == SQLITE_ROW) {
+        const unsigned char *text = sqlite3_column_text(stmt, 0);
+        sql = text ? mem_strdup(MEM_REPORT, (const char *)text, -1) : NULL;
+        code = text && !sql ? SQLITE_NOMEM : SQLITE_OK;
+    }
+    sqlite3_finalize(stmt);
+    int rc = code == SQLITE_OK ? 0 : store_error(s, "read it", code);
+    rc = rc || !sql ? rc : run_sql(s, sql, "renew its views");
+    mem_free(sql);
+    return rc;
+}
+
 static int migrate(struct store *s, int64_t version) {
     char pragma[128];
     int rc = run_sql(s, "BEGIN IMMEDIATE", "begin");
@@ -85,6 +109,7 @@ static int migrate(struct store *s, int64_t version) {
     for (int64_t v = version; v < STORE_VERSION && !rc; v++) {
         rc = run_sql(s, migrations[v], "make its tables");
     }
+    rc = rc || version == 0 ? rc : drop_views(s);
     rc = rc ? rc : run_sql(s, views_sql, "make its views");
     sqlite3_snprintf((int)sizeof pragma, pragma,
                      "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT",

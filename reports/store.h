@@ -14,7 +14,7 @@
 #define STORE_NULL INT64_MIN
 
 enum {
-    STORE_VERSION = 1,                /* of schema.sql, kept in user_version */
+    STORE_VERSION = 2,                /* of the schema, kept in user_version */
     STORE_APPLICATION_ID = 0x54524c4d /* "TRLM" */
 };
 #define STORE_COMMIT_NS   INT64_C(1000000000)
@@ -146,6 +146,32 @@ struct store_request {
 /* A request; a second row of the same (run, seq) replaces the first, so that a request can be
  * written when it starts and again when it ends. */
 int store_request(struct store *s, const struct store_request *r);
+
+struct store_http {
+    int64_t run_id;
+    int64_t seq;
+    int64_t endpoint;
+    int64_t status;
+    int64_t is_reused;
+    int64_t n_retries;
+    int64_t handed_ns;
+    int64_t dns_ns; /* durations of a new connection, like the next two */
+    int64_t connect_ns;
+    int64_t tls_ns;
+    int64_t first_write_ns;
+    int64_t first_read_ns;
+    int64_t n_bytes;
+    int64_t n_events;
+    int64_t n_reasoning;
+    int64_t retry_after_ns;
+    const char *token_count; /* see schema_http.sql */
+};
+
+/* The way of a request through the network. A second row replaces the first. */
+int store_http(struct store *s, const struct store_http *r);
+
+/* Spreads n tokens evenly over the stored events of a request: the server gave but the sum. */
+int store_spread(struct store *s, int64_t run_id, int64_t seq, int64_t n_events, int64_t n);
 
 struct store_token {
     int64_t run_id;

@@ -38,6 +38,12 @@
       "n_output, n_output_first, n_output_is_estimated, n_cached_prompt, n_preempt, "              \
       "finish_reason, error_class, error_text, prompt_hash, seed) "                                \
       "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                    \
+    X(HTTP, "INSERT OR REPLACE INTO request_http (run_id, seq, endpoint, status, is_reused, "      \
+            "n_retries, handed_ns, dns_ns, connect_ns, tls_ns, first_write_ns, first_read_ns, "    \
+            "n_bytes, n_events, n_reasoning, retry_after_ns, token_count) "                        \
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                          \
+    X(SPREAD, "UPDATE token_event SET n_tokens = (idx + 1) * ?4 / ?3 - idx * ?4 / ?3 "             \
+              "WHERE run_id = ?1 AND seq = ?2")                                                    \
     X(TOKEN, "INSERT INTO token_event (run_id, seq, idx, t_ns, gap_ns, n_tokens) "                 \
              "VALUES (?, ?, ?, ?, ?, ?)")                                                          \
     X(SAMPLE, "INSERT INTO engine_sample (run_id, t_ns, n_running, n_waiting, n_kv_blocks_used, "  \

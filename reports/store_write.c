@@ -174,6 +174,17 @@ int store_request(struct store *s, const struct store_request *r) {
                r->finish_reason, r->error_class, r->error_text, r->prompt_hash, r->seed);
 }
 
+int store_http(struct store *s, const struct store_http *r) {
+    return put(s, STORE_SQL_HTTP, NULL, "iiiiiiiiiiiiiiiis", r->run_id, r->seq, r->endpoint,
+               r->status, r->is_reused, r->n_retries, r->handed_ns, r->dns_ns, r->connect_ns,
+               r->tls_ns, r->first_write_ns, r->first_read_ns, r->n_bytes, r->n_events,
+               r->n_reasoning, r->retry_after_ns, r->token_count);
+}
+
+int store_spread(struct store *s, int64_t run_id, int64_t seq, int64_t n_events, int64_t n) {
+    return put(s, STORE_SQL_SPREAD, NULL, "iiii", run_id, seq, n_events, n);
+}
+
 int store_token(struct store *s, const struct store_token *r) {
     return put(s, STORE_SQL_TOKEN, NULL, "iiiiii", r->run_id, r->seq, r->idx, r->t_ns, r->gap_ns,
                r->n_tokens);

@@ -12,7 +12,7 @@
 enum {
     SUMMARY_CURVE = 101,           /* points of a distribution curve */
     SUMMARY_BINS_MAX = 200,        /* points of a time series */
-    SUMMARY_FAILURES_MAX = 12,     /* error classes kept apart in one run */
+    SUMMARY_FAILURES_MAX = 32,     /* error classes kept apart in one run */
     SUMMARY_ITEMS_MAX = 100000,    /* rows of one kind in a report */
     SUMMARY_SAMPLES_MAX = 1 << 27, /* token gaps of one run */
     SUMMARY_METRICS = 4            /* ttft, itl, tpot, e2e, in the order of struct report_run */

@@ -33,7 +33,10 @@ SELECT run_id, seq, phase, error_class IS NULL AND end_ns IS NOT NULL AS ok,
     finish_reason, n_prompt, n_output, n_cached_prompt, n_preempt,
     intended_start_ns * 1e-9 AS start_s,
     coalesce(end_ns, last_token_ns) * 1e-9 AS end_s,
-    (actual_start_ns - intended_start_ns) * 1e-9 AS send_lag_s,
+    -- what the client alone is late by; the way to the first byte may hold a new connection
+    (coalesce((SELECT h.handed_ns FROM request_http h
+               WHERE h.run_id = request.run_id AND h.seq = request.seq), actual_start_ns)
+        - intended_start_ns) * 1e-9 AS send_lag_s,
     (first_token_ns - intended_start_ns) * 1e-9 AS ttft_s,
     (first_token_ns - actual_start_ns) * 1e-9 AS ttft_service_s,
     (first_answer_ns - intended_start_ns) * 1e-9 AS ttft_answer_s,
@@ -72,6 +75,16 @@ SELECT r.run_id, r.seq, e.idx, e.gap_ns * 1e-9 / e.n_tokens AS value_s, e.n_toke
 FROM request r CROSS JOIN token_event e ON e.run_id = r.run_id AND e.seq = r.seq
 WHERE r.phase = 'measured' AND r.error_class IS NULL AND r.end_ns IS NOT NULL
     AND e.gap_ns IS NOT NULL AND e.n_tokens > 0;
+
+-- The way of each request through the network.
+CREATE VIEW v_http AS
+SELECT h.run_id, h.seq, q.phase, h.endpoint, h.status, h.is_reused, h.n_retries,
+    (h.handed_ns - q.intended_start_ns) * 1e-9 AS send_lag_s, h.dns_ns * 1e-9 AS dns_s,
+    h.connect_ns * 1e-9 AS connect_s, h.tls_ns * 1e-9 AS tls_s,
+    (h.first_write_ns - h.handed_ns) * 1e-9 AS first_write_s,
+    (h.first_read_ns - h.first_write_ns) * 1e-9 AS first_read_s, h.n_bytes, h.n_events,
+    h.n_reasoning, h.retry_after_ns * 1e-9 AS retry_after_s, h.token_count
+FROM request_http h JOIN request q USING (run_id, seq);
 
 -- Measured requests: offered, succeeded, failed; a request never finished has failed.
 CREATE VIEW v_run_counts AS

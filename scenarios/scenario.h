@@ -17,10 +17,44 @@ enum {
     SCENARIO_SLO_MAX = 32,
     SCENARIO_EVALS_MAX = 16,
     SCENARIO_PROMPTS_MAX = 256,
+    SCENARIO_URLS_MAX = 16,
+    SCENARIO_HEADERS_MAX = 16,
     SCENARIO_LABEL_MAX = 48
 };
 
 enum scenario_target_kind { TARGET_ENGINE, TARGET_HTTP, TARGET_NULL, TARGET_KIND_N };
+
+/* A server over HTTP. The words of text fields are those of scenarios/README.md. */
+struct scenario_http {
+    int32_t n_urls;
+    const char *urls[SCENARIO_URLS_MAX]; /* base addresses, with /v1 */
+    int32_t weights[SCENARIO_URLS_MAX];  /* shares of the requests, 1 at least */
+    const char *api;                     /* chat, completions or responses */
+    const char *dialect;                 /* openai, vllm, ... */
+    const char *stream;                  /* true or false */
+    const char *version;                 /* of HTTP: 1.1 or 2 */
+    const char *on_error;                /* continue or stop */
+    const char *timestamps;              /* kernel or user: what stamps events */
+    const char *key_env;    /* environment variable that holds the key; the key is nowhere */
+    const char *key_header; /* field that carries it; NULL: Authorization, behind "Bearer " */
+    const char *ca_file;    /* certificates to trust instead of the system's */
+    const char *tokenizer;  /* folder or file; counts tokens and makes prompts */
+    const char *body;       /* JSON object: more fields of every request */
+    int32_t n_headers;
+    const char *header_names[SCENARIO_HEADERS_MAX];
+    const char *header_values[SCENARIO_HEADERS_MAX];
+    int32_t connections; /* at most so many at once */
+    int64_t timeout_ns;  /* of a whole request */
+    int64_t stall_ns;    /* longest silence */
+    int64_t connect_ns;  /* until there is a connection */
+};
+
+/* Nobody: answers at fixed times. */
+struct scenario_null {
+    int64_t ttft_ns;
+    int64_t itl_ns;
+    int32_t tokens; /* of every answer; 0: as many as are asked for */
+};
 
 struct scenario_target {
     const char *name;
@@ -33,9 +67,8 @@ struct scenario_target {
     int32_t block_tokens;     /* engine: tokens of one KV block */
     int32_t max_len;          /* engine: longest sequence, tokens */
     int64_t kv_bytes;         /* engine: memory of the KV pool (key kv_memory) */
-    const char *url;          /* http */
-    const char *api;          /* http: chat or completions */
-    const char *key_env;      /* http: environment variable that holds the key */
+    struct scenario_http http;
+    struct scenario_null null;
 };
 
 enum scenario_workload { WORKLOAD_SYNTHETIC, WORKLOAD_DATASET, WORKLOAD_TRACE, WORKLOAD_N };

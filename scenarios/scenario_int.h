@@ -9,6 +9,10 @@
 int scenario_parse_targets(const struct scyaml *y, struct fy_node *n, struct scenario *sc);
 int scenario_format_targets(const struct scenario *sc, struct buf *b);
 
+/* The lists of an http target (urls, headers), which no table holds, and what must fit together. */
+int scenario_parse_http(const struct scyaml *y, struct fy_node *n, struct scenario_http *h);
+int scenario_format_http(const struct scenario_http *h, int32_t indent, struct buf *b);
+
 int scenario_parse_workload(const struct scyaml *y, struct fy_node *n, struct scenario *sc);
 int scenario_format_workload(const struct scenario *sc, struct buf *b);
 

@@ -3,7 +3,7 @@
  *   targets:
  *     base: {engine: {model: smollm2-135m}}
  *     far:  {http: {url: "http://host:8000/v1", model: m}}
- *     none: {null: {}} */
+ *     none: {null: {ttft: 20ms, itl: 5ms}} */
 #include <string.h>
 
 #include "engine/base/str.h"
@@ -22,10 +22,30 @@ static const struct scyaml_field engine_fields[] = {
     {"kv_memory", SCYAML_BYTES, false, AT(kv_bytes), 0, 0}};
 
 static const struct scyaml_field http_fields[] = {
-    {"url", SCYAML_STR, true, AT(url), 0, 0},
+    {"url", SCYAML_NODE, false, 0, 0, 0},
+    {"urls", SCYAML_NODE, false, 0, 0, 0},
     {"model", SCYAML_STR, true, AT(model), 0, 0},
-    {"api", SCYAML_STR, false, AT(api), 0, 0},
-    {"key_env", SCYAML_STR, false, AT(key_env), 0, 0}};
+    {"api", SCYAML_STR, false, AT(http.api), 0, 0},
+    {"dialect", SCYAML_STR, false, AT(http.dialect), 0, 0},
+    {"stream", SCYAML_STR, false, AT(http.stream), 0, 0},
+    {"version", SCYAML_STR, false, AT(http.version), 0, 0},
+    {"on_error", SCYAML_STR, false, AT(http.on_error), 0, 0},
+    {"timestamps", SCYAML_STR, false, AT(http.timestamps), 0, 0},
+    {"key_env", SCYAML_STR, false, AT(http.key_env), 0, 0},
+    {"key_header", SCYAML_STR, false, AT(http.key_header), 0, 0},
+    {"ca_file", SCYAML_STR, false, AT(http.ca_file), 0, 0},
+    {"tokenizer", SCYAML_STR, false, AT(http.tokenizer), 0, 0},
+    {"body", SCYAML_STR, false, AT(http.body), 0, 0},
+    {"headers", SCYAML_NODE, false, 0, 0, 0},
+    {"connections", SCYAML_I32, false, AT(http.connections), 1, 1 << 16},
+    {"timeout", SCYAML_NS, false, AT(http.timeout_ns), 0, 0},
+    {"stall", SCYAML_NS, false, AT(http.stall_ns), 0, 0},
+    {"connect_timeout", SCYAML_NS, false, AT(http.connect_ns), 0, 0}};
+
+static const struct scyaml_field null_fields[] = {
+    {"ttft", SCYAML_NS, false, AT(null.ttft_ns), 0, 0},
+    {"itl", SCYAML_NS, false, AT(null.itl_ns), 0, 0},
+    {"tokens", SCYAML_I32, false, AT(null.tokens), 1, 1 << 24}};
 
 static const struct {
     const char *name;
@@ -33,7 +53,7 @@ static const struct {
     int32_t n;
 } kinds[TARGET_KIND_N] = {{"engine", engine_fields, ARRAY_LEN(engine_fields)},
                           {"http", http_fields, ARRAY_LEN(http_fields)},
-                          {"null", NULL, 0}};
+                          {"null", null_fields, ARRAY_LEN(null_fields)}};
 
 const char *scenario_target_kind_name(enum scenario_target_kind kind) {
     return kinds[kind].name;
@@ -42,12 +62,6 @@ const char *scenario_target_kind_name(enum scenario_target_kind kind) {
 static int
 check_target(const struct scyaml *y, struct fy_node *n, const struct scenario_target *t) {
     static const char *const backends[] = {"ref", "cpu", "cuda", "null"};
-    if (t->api && !str_eq(t->api, "chat") && !str_eq(t->api, "completions")) {
-        return scyaml_error(y, n, "api: \"%.40s\", want chat or completions", t->api);
-    }
-    if (t->url && !str_starts(t->url, "http://") && !str_starts(t->url, "https://")) {
-        return scyaml_error(y, n, "url: \"%.80s\" does not begin with http:// or https://", t->url);
-    }
     for (int32_t i = 0; t->backend && i < ARRAY_LEN(backends); i++) {
         if (str_eq(t->backend, backends[i])) {
             return 0;
@@ -92,6 +106,7 @@ static int parse_one(const struct scyaml *y,
         return 0;
     }
     rc = scyaml_fields(y, body, t->name, kinds[which].fields, kinds[which].n, t);
+    rc = rc || t->kind != TARGET_HTTP ? rc : scenario_parse_http(y, body, &t->http);
     return rc ? rc : check_target(y, body, t);
 }
 
@@ -120,10 +135,15 @@ int scenario_format_targets(const struct scenario *sc, struct buf *b) {
         const struct scenario_target *t = &sc->targets[i];
         rc = buf_str(b, "  ");
         rc = rc ? rc : scyaml_print_str(b, t->name);
-        rc = rc ? rc
-                : buf_fmt(b, ":\n    %s:%s\n", kinds[t->kind].name,
-                          t->kind == TARGET_NULL ? " {}" : "");
+        rc = rc ? rc : buf_fmt(b, ":\n    %s:", kinds[t->kind].name);
+        int64_t at = b->len;
+        rc = rc ? rc : buf_str(b, "\n");
         rc = rc ? rc : scyaml_print(b, 6, kinds[t->kind].fields, kinds[t->kind].n, t);
+        rc = rc || t->kind != TARGET_HTTP ? rc : scenario_format_http(&t->http, 6, b);
+        if (!rc && b->len == at + 1) { /* not one field */
+            b->len = at;
+            rc = buf_str(b, " {}\n");
+        }
     }
     return rc;
 }

@@ -208,11 +208,28 @@ static void test_bad_scenario(void **state) {
 static void test_bad_scenario_that_parses(void **state) {
     (void)state;
     char path[FILE_PATH_MAX];
-    tiny_file(dir, "http.yaml",
-              "scenario: s\ntargets:\n  far: {http: {url: \"http://127.0.0.1:9/v1\", model: m}}\n"
-              "workload: {synthetic: {input: {fixed: 8}, output: {fixed: 4}}}\n"
-              "arrival: {burst: {requests: 2}}\n");
-    cli_says(dir, 3, "\"far\": kind \"http\"", "run http.yaml --db bad.db");
+    static const struct {
+        const char *keys;
+        const char *says;
+    } http[] = {
+        {"url: \"http://127.0.0.1:99999/v1\"", "target \"far\": url \"http://127.0.0.1:99999/v1\""},
+        {"url: \"gpu1:8000/v1\"", "http.yaml:3:32: url: \"gpu1:8000/v1\" does not begin with"},
+        {"url: \"http://a/v1\", key_env: TRILEMMA_NO_KEY",
+         "target \"far\": the environment variable TRILEMMA_NO_KEY is not set"},
+        {"url: \"https://a/v1\", ca_file: no.pem", "target \"far\": ca_file no.pem: no such file"},
+        {"url: \"http://a/v1\", tokenizer: none", "target \"far\": none"},
+        {"url: \"http://a/v1\", body: '{\"a\" 1}'", "http.yaml:3:53: body: line 1, column"},
+        {"url: \"http://a/v1\", timeout: 5", "timeout: \"5\" has no unit"}};
+    for (int32_t i = 0; i < ARRAY_LEN(http); i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "scenario: s\ntargets:\n  far: {http: {model: m, %s}}\n"
+                 "workload: {synthetic: {input: {fixed: 8}, output: {fixed: 4}}}\n"
+                 "arrival: {burst: {requests: 2}}\n",
+                 http[i].keys);
+        tiny_file(dir, "http.yaml", text);
+        cli_says(dir, 3, http[i].says, "run http.yaml --db bad.db");
+    }
     tiny_file(dir, "backend.yaml",
               "scenario: s\ntargets:\n  fast: {engine: {model: llama, backend: cuda}}\n"
               "workload: {synthetic: {input: {fixed: 8}, output: {fixed: 4}}}\n"

@@ -7,6 +7,7 @@
 
 #include "engine/run/model.h"
 #include "harness/replay.h"
+#include "harness/target_engine.h"
 #include "reports/summary.h"
 
 struct bench {
@@ -14,6 +15,7 @@ struct bench {
     char db[FILE_PATH_MAX];
     struct model *model;
     struct engine *engine;
+    struct target *target;
     struct scenario sc;
     struct load load;
     struct store *store;
@@ -51,6 +53,7 @@ static void setup(struct bench *b, const char *lines, const struct engine_opts *
     assert_ok(scenario_parse("t", text, n, &b->sc));
     assert_ok(model_open(test_golden("models/llama"), NULL, &b->model));
     assert_ok(engine_open(b->model->weights, eo, &b->engine));
+    assert_ok(target_engine_open(b->engine, &b->target));
     engine_stats(b->engine, &es);
     assert_ok(load_init(&b->load, &b->sc, b->model->weights->cfg.vocab, es.ctx_max));
     begin_rows(b);
@@ -60,7 +63,7 @@ static int replay(struct bench *b,
                   int (*progress)(void *ctx, double t, double all, int64_t done, int64_t offered)) {
     struct replay_opts o = {.sc = &b->sc,
                             .load = &b->load,
-                            .engine = b->engine,
+                            .target = b->target,
                             .store = b->store,
                             .run_id = b->run_id,
                             .progress = progress,
@@ -71,6 +74,7 @@ static int replay(struct bench *b,
 static void teardown(struct bench *b) {
     (void)store_close(b->store);
     load_fini(&b->load);
+    target_close(b->target);
     engine_close(b->engine);
     model_close(b->model);
     scenario_fini(&b->sc);

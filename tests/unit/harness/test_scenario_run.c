@@ -123,8 +123,24 @@ static void test_scenario_run_refuses_before_a_session(void **state) {
         const char *says;
     } bad[] = {
         {"scenario: t\ntargets: {a: {null: {}}}\nworkload: {synthetic: {input: {fixed: 8}, output: "
-         "{fixed: 4}}}\narrival: {burst: {requests: 3}}\n",
-         ERR_UNSUPPORTED, "target \"a\": kind \"null\""},
+         "{fixed: 4}}}\narrival: {burst: {requests: 3}}\nevaluate: [{answers: {prompts: [x]}}]\n",
+         ERR_UNSUPPORTED, "target \"a\": evaluations want engine targets, this one is null"},
+        {"scenario: t\ntargets: {a: {http: {url: \"http://127.0.0.1:9/v1\", model: m, key_env: "
+         "NO_SUCH_KEY}}}\nworkload: {synthetic: {input: {fixed: 8}, output: {fixed: 4}}}\n"
+         "arrival: {burst: {requests: 3}}\n",
+         ERR_CONFIG, "target \"a\": the environment variable NO_SUCH_KEY is not set"},
+        {"scenario: t\ntargets: {a: {http: {url: \"http://127.0.0.1:99999/v1\", model: m}}}\n"
+         "workload: {synthetic: {input: {fixed: 8}, output: {fixed: 4}}}\n"
+         "arrival: {burst: {requests: 3}}\n",
+         ERR_CONFIG, "target \"a\": url \"http://127.0.0.1:99999/v1\": "},
+        {"scenario: t\ntargets: {a: {http: {url: \"http://127.0.0.1:9/v1\", model: m, tokenizer: "
+         "DIR/none}}}\nworkload: {synthetic: {input: {fixed: 8}, output: {fixed: 4}}}\n"
+         "arrival: {burst: {requests: 3}}\n",
+         ERR_NOTFOUND, "none"},
+        {"scenario: t\ntargets: {a: {http: {url: \"https://127.0.0.1:9/v1\", model: m, ca_file: "
+         "DIR/none.pem}}}\nworkload: {synthetic: {input: {fixed: 8}, output: {fixed: 4}}}\n"
+         "arrival: {burst: {requests: 3}}\n",
+         ERR_NOTFOUND, "none.pem: no such file"},
         {"scenario: t\ntargets: {a: {engine: {model: DIR/llama}}, b: {engine: {model: DIR/no}}}\n"
          "workload: {synthetic: {input: {fixed: 8}, output: {fixed: 4}}}\n"
          "arrival: {burst: {requests: 3}}\n",

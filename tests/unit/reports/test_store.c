@@ -184,6 +184,83 @@ static void test_store_open_refuses_newer_version(void **state) {
     test_rmdir(dir);
 }
 
+/* A file of version 1 is read by nobody, and brought up by whoever writes to it. */
+static void test_store_open_brings_older_files_up(void **state) {
+    (void)state;
+    char dir[FILE_PATH_MAX];
+    char path[FILE_PATH_MAX];
+    struct store *s = NULL;
+    struct db_fixture f;
+    test_tmpdir(dir);
+    db_path(path, dir);
+    assert_ok(store_open(path, STORE_WRITE, &s));
+    assert_ok(db_fixture_write(s, &f));
+    assert_ok(store_close(s));
+    run_sql(path, "DROP VIEW v_http; DROP TABLE request_http; PRAGMA user_version = 1");
+    assert_err(store_open(path, STORE_READ, &s), ERR_UNSUPPORTED, "version 1, want 2");
+    assert_ok(store_open(path, STORE_WRITE, &s));
+    int64_t run = f.runs[1][1].run_id;
+    const struct store_http q = {.run_id = run,
+                                 .seq = DB_REQUESTS - 1,
+                                 .endpoint = 1,
+                                 .status = 200,
+                                 .handed_ns = 5,
+                                 .dns_ns = STORE_NULL,
+                                 .connect_ns = STORE_NULL,
+                                 .tls_ns = STORE_NULL,
+                                 .first_write_ns = 7,
+                                 .first_read_ns = 9,
+                                 .n_reasoning = STORE_NULL,
+                                 .retry_after_ns = STORE_NULL,
+                                 .token_count = "usage"};
+    assert_ok(store_http(s, &q));
+    assert_int_equal(number(s, "v_http", "endpoint", "run_id", run), 1);
+    assert_int_equal(number(s, "v_run_counts", "n_offered", "run_id", run), DB_REQUESTS);
+    assert_ok(store_close(s));
+    assert_sound(path);
+    test_rmdir(dir);
+}
+
+/* The sum of a request over its events: 7 tokens on 3 events are 2, 2, 3. */
+static void test_store_spread(void **state) {
+    (void)state;
+    char dir[FILE_PATH_MAX];
+    char path[FILE_PATH_MAX];
+    struct store *s = NULL;
+    struct store_rows *r = NULL;
+    bool has = false;
+    static const int64_t want[] = {2, 2, 3};
+    test_tmpdir(dir);
+    db_path(path, dir);
+    assert_ok(store_open(path, STORE_WRITE, &s));
+    const struct store_session session = {.kind = "run", .start_wall_ns = 1};
+    struct store_target target = {.name = "a", .kind = "http", .checkpoint_id = STORE_NULL};
+    struct store_run run = {.point = "p", .point_value = 1, .arrival = "burst", .start_wall_ns = 1};
+    int64_t run_id = 0;
+    assert_ok(store_session_begin(s, &session, &target.session_id));
+    assert_ok(store_target(s, &target, &run.target_id));
+    run.session_id = target.session_id;
+    assert_ok(store_run_begin(s, &run, &run_id));
+    assert_ok(store_request(
+        s, &(struct store_request){.run_id = run_id, .seq = 0, .phase = "measured", .end_ns = 9}));
+    for (int64_t i = 0; i < 3; i++) {
+        assert_ok(store_token(s, &(struct store_token){.run_id = run_id,
+                                                       .idx = i,
+                                                       .t_ns = i,
+                                                       .gap_ns = i ? 1 : STORE_NULL,
+                                                       .n_tokens = 1}));
+    }
+    assert_ok(store_spread(s, run_id, 0, 3, 7));
+    assert_ok(store_rows_open(s, "v_itl", "n_tokens", "run_id", run_id, "idx", &r));
+    for (int32_t i = 1; i < 3; i++) {
+        assert_ok(store_rows_next(r, &has));
+        assert_int_equal(store_rows_i64(r, 0), want[i]);
+    }
+    store_rows_close(r);
+    assert_ok(store_close(s));
+    test_rmdir(dir);
+}
+
 static void test_store_open_truncated_file_is_an_error(void **state) {
     (void)state;
     char dir[FILE_PATH_MAX];
@@ -395,6 +472,8 @@ int main(void) {
         TEST(test_store_latency_views_follow_their_definitions),
         TEST(test_store_open_refuses_what_is_not_ours),
         TEST(test_store_open_refuses_newer_version),
+        TEST(test_store_open_brings_older_files_up),
+        TEST(test_store_spread),
         TEST(test_store_open_truncated_file_is_an_error),
         TEST(test_store_full_disk_keeps_what_was_committed),
         TEST(test_store_bad_row_is_refused_alone),

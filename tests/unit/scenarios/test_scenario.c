@@ -53,7 +53,7 @@ static void test_scenario_read_demo_file(void **state) {
 
 static void test_scenario_format_is_a_fixed_point(void **state) {
     (void)state;
-    static const char *const files[] = {"demo", "all", "trace", "closed", "zero"};
+    static const char *const files[] = {"demo", "all", "trace", "closed", "zero", "http"};
     for (int32_t i = 0; i < ARRAY_LEN(files); i++) {
         char rel[64];
         struct scenario sc;
@@ -129,6 +129,81 @@ static void test_scenario_parse_contradictions(void **state) {
            "one entry only");
 }
 
+/* Targets over HTTP: every key, and what is refused of them. */
+static void test_scenario_http_keys(void **state) {
+    (void)state;
+    struct scenario sc;
+    assert_ok(parse("scenario: s\ntargets:\n  a:\n    http:\n"
+                    "      urls: {\"http://a:8000/v1\": 3, \"https://b/v1\": 1}\n"
+                    "      model: m\n      api: responses\n      dialect: llama.cpp\n"
+                    "      stream: false\n      version: \"2\"\n      on_error: stop\n"
+                    "      timestamps: user\n      key_env: K\n      key_header: api-key\n"
+                    "      headers: {X-Team: \"a: b\"}\n      body: '{\"min_p\": 0.1}'\n"
+                    "      connections: 7\n      timeout: 9s\n      stall: 8s\n"
+                    "      connect_timeout: 70ms\n"
+                    "  b: {http: {urls: [\"http://a/v1\", \"http://c/v1\"], model: m}}\n"
+                    "  c: {null: {ttft: 5ms, itl: 2ms, tokens: 3}}\n",
+                    load, "duration: 1s\n", &sc));
+    const struct scenario_http *h = &sc.targets[0].http;
+    assert_int_equal(h->n_urls, 2);
+    assert_string_equal(h->urls[1], "https://b/v1");
+    assert_int_equal(h->weights[0], 3);
+    assert_string_equal(h->header_names[0], "X-Team");
+    assert_string_equal(h->header_values[0], "a: b");
+    assert_string_equal(h->body, "{\"min_p\": 0.1}");
+    assert_int_equal(h->connections, 7);
+    assert_int_equal(h->stall_ns, 8000000000);
+    assert_int_equal(h->connect_ns, 70000000);
+    assert_int_equal(sc.targets[1].http.weights[1], 1);
+    assert_int_equal(sc.targets[2].null.itl_ns, 2000000);
+    assert_int_equal(sc.targets[2].null.tokens, 3);
+    scenario_fini(&sc);
+}
+
+static void test_scenario_http_refusals(void **state) {
+    (void)state;
+    static const struct {
+        const char *keys;
+        const char *says;
+    } rows[] = {
+        {"url: \"ftp://a\"", "s.yaml:2:38: url: \"ftp://a\" does not begin with http://"},
+        {"url: \"http://me:pw@a/v1\"", "a name or password in it would be stored; want key_env"},
+        {"url: \"http:///v1\"", "want scheme://host[:port][/path]"},
+        {"url: \"http://a/v1?k=1\"", "want scheme://host[:port][/path]"},
+        {"timeout: 1s", "http has no key \"url\", want \"url\" or \"urls\""},
+        {"url: \"http://a\", urls: [\"http://b\"]", "http has both url and urls"},
+        {"urls: [\"http://a\", \"http://a\"]", "urls: \"http://a\" is there twice"},
+        {"urls: []", "want a list of addresses"},
+        {"urls: {\"http://a\": 0}", "share \"0\", want a whole number 1..1000"},
+        {"url: \"http://a\", api: chats",
+         "api: \"chats\", want one of chat, completions, responses"},
+        {"url: \"http://a\", dialect: vlm", "dialect: \"vlm\", want one of openai, vllm, sglang"},
+        {"url: \"http://a\", stream: maybe", "stream: \"maybe\", want one of true, false"},
+        {"url: \"http://a\", version: \"3\"", "version: \"3\", want one of 1.1, 2"},
+        {"url: \"http://a\", on_error: retry", "on_error: \"retry\", want one of continue, stop"},
+        {"url: \"http://a\", headers: {Authorization: x}",
+         "headers: Authorization would be stored"},
+        {"url: \"http://a\", headers: {X-API-Key: x}", "would be stored; want key_env"},
+        {"url: \"http://a\", headers: {Content-Type: x}", "Content-Type is set by the program"},
+        {"url: \"http://a\", headers: {\"a b\": x}", "headers: \"a b\" is no header field"},
+        {"url: \"http://a\", headers: {a: \"x\\ny\"}", "headers: \"a\" is no header field"},
+        {"url: \"http://a\", headers: [a]", "headers: want \"name: value\" entries"},
+        {"url: \"http://a\", body: '{\"a\": '", "body: line 1, column"},
+        {"url: \"http://a\", body: '[1]'", "body: want a JSON object"},
+        {"url: \"http://a\", body: '{\"stream\": true}'", "body: \"stream\" is set by the program"},
+        {"url: \"http://a\", key_header: api-key", "key_header without key_env"},
+        {"url: \"http://a\", key_env: K, key_header: \"a:b\"", "is no header field"},
+        {"url: \"http://a\", keyenv: K", "did you mean \"key_env\"?"}};
+    for (int32_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char targets[512];
+        snprintf(targets, sizeof targets, "targets: {a: {http: {model: m, %s}}}\n", rows[i].keys);
+        refuse("scenario: s\n", targets, load, rows[i].says);
+    }
+    refuse("scenario: s\n", "targets: {a: {http: {url: \"http://a\"}}}\n", load,
+           "a has no key \"model\"");
+    refuse("scenario: s\n", "targets: {a: {null: {ttft: 5}}}\n", load, "\"5\" has no unit");
+}
+
 static void test_scenario_parse_hostile_yaml(void **state) {
     (void)state;
     refuse("a: &x [1, 1]\nb: *x\n", "", "", "aliases");
@@ -200,6 +275,8 @@ int main(void) {
         TEST(test_scenario_parse_wrong_unit_or_type_says_where),
         TEST(test_scenario_parse_missing_or_doubled_key),
         TEST(test_scenario_parse_contradictions),
+        TEST(test_scenario_http_keys),
+        TEST(test_scenario_http_refusals),
         TEST(test_scenario_parse_hostile_yaml),
         TEST(test_scenario_point_label_all_kinds),
         TEST(test_scenario_parse_without_memory),
