@@ -18,6 +18,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
@@ -261,8 +262,56 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : (x > y ? 1 : 0);
 }
 
+/* The bits of a double as a number that orders like it. */
+static uint64_t order_of(double x) {
+    uint64_t u = 0;
+    memcpy(&u, &x, sizeof u);
+    return u >> 63 ? ~u : u | UINT64_C(1) << 63;
+}
+
+/* Least significant digit first; a digit that all share takes no pass. */
+static void radix_sort(double *x, double *spare, int64_t n) {
+    enum { DIGIT = 11, DIGITS = 6, VALUES = 1 << DIGIT };
+    int64_t count[DIGITS][VALUES] = {{0}};
+    double *from = x;
+    double *to = spare;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t u = order_of(x[i]);
+        for (int32_t d = 0; d < DIGITS; d++) {
+            count[d][u >> (DIGIT * d) & (VALUES - 1)]++;
+        }
+    }
+    for (int32_t d = 0; d < DIGITS; d++) {
+        if (count[d][order_of(x[0]) >> (DIGIT * d) & (VALUES - 1)] == n) {
+            continue;
+        }
+        int64_t at = 0;
+        for (int32_t v = 0; v < VALUES; v++) {
+            int64_t here = count[d][v];
+            count[d][v] = at;
+            at += here;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            to[count[d][order_of(from[i]) >> (DIGIT * d) & (VALUES - 1)]++] = from[i];
+        }
+        double *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != x) {
+        memcpy(x, from, (size_t)n * sizeof *x);
+    }
+}
+
 void stat_sort(double *x, int64_t n) {
-    qsort(x, (size_t)n, sizeof *x, ascending);
+    enum { RADIX_MIN = 4096 };
+    double *spare = n >= RADIX_MIN ? mem_array(MEM_REPORT, n, (int64_t)sizeof *spare) : NULL;
+    if (spare) {
+        radix_sort(x, spare, n);
+        mem_free(spare);
+    } else {
+        qsort(x, (size_t)n, sizeof *x, ascending);
+    }
 }
 
 static double pair_value(double sum_a, double sum_b, int64_t n, enum stat_pair kind) {

@@ -43,7 +43,8 @@ double stat_n_eff(const double *x, int64_t n);
 /* Sorted copy's quantile alone (linear interpolation between order statistics, type 7). */
 double stat_sorted_quantile(const double *sorted, int64_t n, double q);
 
-/* Sorts x[n] ascending; NaN is not allowed. */
+/* Sorts x[n] ascending; NaN is not allowed. cost: O(n) where n doubles more can be had, else
+ * O(n log n) in place */
 void stat_sort(double *x, int64_t n);
 
 /* What a paired bootstrap compares. */

@@ -79,7 +79,8 @@ static void test_store_writes_and_reads_a_whole_session(void **state) {
     assert_int_equal(count(s, "v_ttft", "run_id", run), DB_REQUESTS - 1);
     assert_int_equal(count(s, "v_itl", "run_id", run), (DB_REQUESTS - 1) * (DB_OUTPUT - 2));
     assert_int_equal(count(s, "v_gap_error", NULL, 0), 0);
-    assert_int_equal(count(s, "v_peers", "run_id", run), 5);
+    assert_int_equal(count(s, "v_pack_error", NULL, 0), 0);
+    assert_int_equal(count(s, "v_peers", "run_id", run), 6);
     assert_ok(store_close(s));
     test_rmdir(dir);
 }
