@@ -80,12 +80,14 @@ static void test_stat_quantile_interval_covers(void **state) {
     static double sorted[N];
     for (int32_t k = 0; k < ARRAY_LEN(rhos); k++) {
         int32_t n_hit[4] = {0};
+        int32_t n_both[4] = {0};
         for (uint64_t i = 0; i < REPS; i++) {
             ar1(x, N, rhos[k], i);
             ar1(sorted, N, rhos[k], i);
             stat_sort(sorted, N);
             for (int32_t m = 0; m < 4; m++) {
                 struct stat_ci c = stat_quantile(x, sorted, N, qs[m]);
+                n_both[m] += !isnan(c.lo) && !isnan(c.hi) ? 1 : 0;
                 bool below = isnan(c.lo) || c.lo <= truth[m];
                 n_hit[m] += below && (isnan(c.hi) || c.hi >= truth[m]) ? 1 : 0;
             }
@@ -93,7 +95,8 @@ static void test_stat_quantile_interval_covers(void **state) {
         for (int32_t m = 0; m < 4; m++) {
             double cover = 100.0 * n_hit[m] / REPS;
             print_message("quantile %.2f, rho %.1f: %.1f %%\n", qs[m], rhos[k], cover);
-            assert_true(cover >= 92 && cover <= 98);
+            /* why: a single bound can be missed on one side only */
+            assert_true(cover >= 92 && cover <= (n_both[m] > REPS * 9 / 10 ? 98 : 99.5));
         }
     }
 }
