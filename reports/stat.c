@@ -23,9 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/err.h"
 #include "engine/base/mem.h"
-#include "engine/base/rng.h"
 
 static const double TAIL = 0.025;
 static const double Z = 1.959963984540054;
@@ -338,63 +336,4 @@ void stat_sort(double *x, int64_t n) {
     } else {
         qsort(x, (size_t)n, sizeof *x, ascending);
     }
-}
-
-static double pair_value(double sum_a, double sum_b, int64_t n, enum stat_pair kind) {
-    return kind == STAT_PAIR_RATIO ? sum_b / sum_a : (sum_b - sum_a) / (double)n;
-}
-
-/* One replicate: blocks from random places of the circle until n pairs are drawn. */
-static double replicate(const double *a,
-                        const double *b,
-                        int64_t n,
-                        enum stat_pair kind,
-                        int64_t block,
-                        struct rng *rng) {
-    double sum_a = 0;
-    double sum_b = 0;
-    for (int64_t drawn = 0; drawn < n;) {
-        int64_t i = rng_below(rng, n);
-        for (int64_t k = 0; k < block && drawn < n; k++, drawn++) {
-            sum_a += a[i];
-            sum_b += b[i];
-            i = i + 1 < n ? i + 1 : 0;
-        }
-    }
-    return pair_value(sum_a, sum_b, n, kind);
-}
-
-int stat_paired_bootstrap(const double *a,
-                          const double *b,
-                          int64_t n,
-                          enum stat_pair kind,
-                          int64_t block,
-                          uint64_t seed,
-                          struct stat_ci *ci) {
-    struct stat_ci out = stat_none();
-    struct rng rng;
-    if (n < 1) {
-        *ci = out;
-        return 0;
-    }
-    out.value = pair_value(mean_of(a, n), mean_of(b, n), 1, kind);
-    if (n < STAT_N_MIN) {
-        *ci = out;
-        return 0;
-    }
-    double *values = mem_array(MEM_REPORT, STAT_REPLICATES, sizeof *values);
-    if (!values) {
-        return ERR_NOMEM;
-    }
-    rng_init(&rng, seed, 0);
-    int64_t size = block > 0 ? i64_min(block, n) : (int64_t)ceil(cbrt((double)n));
-    for (int32_t i = 0; i < STAT_REPLICATES; i++) {
-        values[i] = replicate(a, b, n, kind, size, &rng);
-    }
-    stat_sort(values, STAT_REPLICATES);
-    out.lo = stat_sorted_quantile(values, STAT_REPLICATES, TAIL);
-    out.hi = stat_sorted_quantile(values, STAT_REPLICATES, 1 - TAIL);
-    mem_free(values);
-    *ci = out;
-    return 0;
 }
