@@ -130,9 +130,43 @@ void render_quantization(const struct render *w) {
     }
 }
 
+/* Why the same events give other numbers. s: sent; t1, tL: first and last token; n: tokens. */
+static void peer_reasons(const struct render *w) {
+    static const char *const names[] = {"counted as", "TTFT", "TPOT", "ITL", "E2E", "tokens/s"};
+    static const char *const rows[][ARRAY_LEN(names)] = {
+        {"Trilemma", "from the intended start to the first token",
+         "(tL - t1) / (n - tokens of the first event)", "each gap shared among its tokens",
+         "intended start to tL", "tokens of all requests in the steady window"},
+        {"vllm bench serve", "from s to the first event of any kind, a role without text included",
+         "(tL - first event) / (n - 1)", "gaps of events; one of several tokens counts once",
+         "s to tL", "tokens of successes / first start to last end of all"},
+        {"GuideLLM", "s to t1", "(tL - s) / n: holds the TTFT",
+         "one mean a request, (tL - t1) / (n - 1), weighted by n - 1", "s to the stream's end",
+         "measured phase, tokens taken as evenly spread from t1 to tL"},
+        {"AIPerf", "s to t1", "its ITL", "one mean a request, (tL - t1) / (n - 1)", "s to tL",
+         "tokens of successes / first start to last token"},
+        {"sglang bench_serving", "s to t1", "(stream's end - t1) / (n - 1)", "gaps of events",
+         "s to the stream's end", "tokens of successes / first start to last end of all"},
+        {"inference-perf", "s to the first token of the answer; none for a stream of one event",
+         "(tL - first of the answer) / (n - 1)", "gaps of events", "s to the stream's end",
+         "tokens of successes / first start to their last end"}};
+    doc_para(w->d, DOC_MUTED,
+             "Why they differ (s: request sent, t1 and tL: first and last token, n: tokens):");
+    doc_table(w->d, names, ARRAY_LEN(names));
+    for (int32_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct doc_cell cells[ARRAY_LEN(names)];
+        for (int32_t k = 0; k < ARRAY_LEN(names); k++) {
+            cells[k] = text_cell(rows[i][k]);
+        }
+        doc_row(w->d, cells, ARRAY_LEN(cells));
+    }
+    doc_table_end(w->d);
+}
+
 void render_peers(const struct render *w) {
-    static const char *const names[] = {"target",     "load",      "counted as", ">TTFT mean",
-                                        ">TPOT mean", ">ITL mean", ">E2E mean"};
+    static const char *const names[] = {
+        "target",     "load",      "counted as", ">TTFT mean",
+        ">TPOT mean", ">ITL mean", ">E2E mean",  ">output tokens/s"};
     const struct report *r = w->r;
     if (r->n_peers == 0) {
         return;
@@ -149,14 +183,15 @@ void render_peers(const struct render *w) {
                                          number_cell(text[3], p->ttft_s, SHOW_SECONDS),
                                          number_cell(text[4], p->tpot_s, SHOW_SECONDS),
                                          number_cell(text[5], p->itl_s, SHOW_SECONDS),
-                                         number_cell(text[6], p->e2e_s, SHOW_SECONDS)};
+                                         number_cell(text[6], p->e2e_s, SHOW_SECONDS),
+                                         number_cell(text[7], p->output_tokens_per_s, SHOW_PER_S)};
         doc_row(w->d, cells, ARRAY_LEN(cells));
     }
     doc_table_end(w->d);
     doc_para(w->d, DOC_MUTED,
-             "Views v_vllm, v_guidellm, v_aiperf, v_sglang. The others start the clock when a "
-             "request is sent, ours when it was meant to be sent. GuideLLM's TPOT holds the time "
-             "to first token.");
+             "Views v_peers and, a request a row, v_vllm, v_guidellm, v_aiperf, v_sglang, "
+             "v_inference_perf.");
+    peer_reasons(w);
     doc_fold_end(w->d);
 }
 

@@ -4,27 +4,32 @@
  * batch means and r their lag-1 autocorrelation, freed of its bias -(1 + 4r)/k. What correlation is
  * left between batches is taken for AR(1): Var(mean) = s^2/k * (1+r)/(1-r) for r > 0, with
  * k (1-r)/(1+r) - 1 degrees of freedom of Student's t. Without correlation this is the plain
- * t interval of batch means; with it the interval widens before it becomes wrong.
+ * t interval of batch means; with it the interval widens before it becomes wrong. The third moment
+ * of the batch means bends the two ends: waiting times are skewed, and so is their mean.
  *
  * Quantile q. The indicator [x <= x_q] is such a series; its variance gives the effective number of
  * samples m = q(1-q)/Var. The ranks r of the bounds solve I_q(r, m-r+1) = 0.975 and 0.025, the
  * distribution-free interval of order statistics in a sample of m, and are carried over to the n
- * samples at hand. A rank outside 1..m is no bound.
+ * samples at hand. A rank outside 1..m is no bound; where samples are correlated m is itself an
+ * estimate, and an end with fewer than 12 independent samples beyond the quantile is no bound.
  *
- * src: Law and Kelton, "Simulation Modeling and Analysis", 9.5 (batch means); David and Nagaraja,
- * "Order Statistics", 7.1; Wilson 1927; Politis and Romano 1992 (circular block bootstrap);
- * DLMF 8.17.22 (incomplete beta, continued fraction). */
+ * src: Law and Kelton, "Simulation Modeling and Analysis", 9.5 (batch means); Willink 2005
+ * (interval of a skewed mean); David and Nagaraja, "Order Statistics", 7.1; Wilson 1927; Politis
+ * and Romano 1992 (circular block bootstrap); DLMF 8.17.22 (incomplete beta, continued fraction).
+ */
 #include "reports/stat.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "engine/base/err.h"
 #include "engine/base/mem.h"
-#include "engine/base/rng.h"
 
 static const double TAIL = 0.025;
 static const double Z = 1.959963984540054;
+static const double CORRELATED = 2; /* fewer than one in so many samples is independent */
+static const double TAIL_MIN = 12;
+static const double M_MAX = 1.5; /* the estimate of m may err upwards, as Student's t takes it to */
 
 struct stat_ci stat_none(void) {
     return (struct stat_ci){(double)NAN, (double)NAN, (double)NAN};
@@ -102,8 +107,15 @@ static double at(const struct series *s, int64_t i) {
     return isnan(s->limit) ? s->x[i] : (s->x[i] <= s->limit ? 1.0 : 0.0);
 }
 
-/* Variance of the mean of a series and its degrees of freedom. out: false when too few samples */
-static bool variance_of_mean(const struct series *s, int64_t n, double *var, double *df) {
+/* What the batch means of a series say of its mean. */
+struct spread {
+    double var;  /* of the mean */
+    double df;   /* degrees of freedom of that variance */
+    double skew; /* of the mean, over 6: third moment of the batch means / s^3 / (6 sqrt(k)) */
+};
+
+/* out: false when too few samples */
+static bool spread_of_mean(const struct series *s, int64_t n, struct spread *out) {
     double mean[2 * STAT_BATCHES];
     if (n < STAT_N_MIN) {
         return false;
@@ -122,25 +134,34 @@ static bool variance_of_mean(const struct series *s, int64_t n, double *var, dou
     }
     double c0 = 0;
     double c1 = 0;
+    double c3 = 0;
     for (int64_t j = 0; j < k; j++) {
+        c3 += pow(mean[j] - all, 3) / (double)k;
         c0 += (mean[j] - all) * (mean[j] - all);
         c1 += j > 0 ? (mean[j] - all) * (mean[j - 1] - all) : 0;
     }
     double r = c0 > 0 ? (c1 / c0 + 1 / (double)k) / (1 - 4 / (double)k) : 0;
     double spread = r > 0 ? (1 + r) / fmax(1 - r, 1e-3) : 1;
-    *var = c0 / (double)(k - 1) / (double)k * spread;
-    *df = (double)k / spread - 1;
-    return *df >= 2;
+    double square = c0 / (double)(k - 1);
+    out->var = square / (double)k * spread;
+    out->df = (double)k / spread - 1;
+    out->skew = square > 0 ? c3 / pow(square, 1.5) / 6 / sqrt((double)k) : 0;
+    return out->df >= 2;
+}
+
+/* A quantile t of a symmetric mean carried over to a skewed one. */
+static double skewed(double t, double skew) {
+    return fabs(skew) < 1e-3 ? t : (cbrt(1 + 6 * skew * (t - skew)) - 1) / (2 * skew);
 }
 
 static struct stat_ci around(double value, const struct series *s, int64_t n, double scale) {
     struct stat_ci ci = {value, (double)NAN, (double)NAN};
-    double var = 0;
-    double df = 0;
-    if (variance_of_mean(s, n, &var, &df)) {
-        double half = stat_t_quantile(1 - TAIL, df) * sqrt(var) * scale;
-        ci.lo = value - half;
-        ci.hi = value + half;
+    struct spread v;
+    if (spread_of_mean(s, n, &v)) {
+        double t = stat_t_quantile(1 - TAIL, v.df);
+        double se = sqrt(v.var) * scale;
+        ci.lo = value - skewed(t, v.skew) * se;
+        ci.hi = value - skewed(-t, v.skew) * se;
     }
     return ci;
 }
@@ -173,9 +194,8 @@ struct stat_ci stat_ratio(const double *num, const double *den, int64_t n) {
 
 double stat_n_eff(const double *x, int64_t n) {
     const struct series s = {.x = x, .limit = (double)NAN};
-    double var = 0;
-    double df = 0;
-    if (!variance_of_mean(&s, n, &var, &df)) {
+    struct spread v;
+    if (!spread_of_mean(&s, n, &v)) {
         return (double)NAN;
     }
     double mean = mean_of(x, n);
@@ -184,7 +204,7 @@ double stat_n_eff(const double *x, int64_t n) {
         square += (x[i] - mean) * (x[i] - mean);
     }
     double one = square / (double)(n - 1);
-    return var > 0 ? fmin(fmax(one / var, 1), (double)n) : (double)n;
+    return v.var > 0 ? fmin(fmax(one / v.var, 1), (double)n) : (double)n;
 }
 
 double stat_sorted_quantile(const double *sorted, int64_t n, double q) {
@@ -216,6 +236,9 @@ static double at_rank(const double *sorted, int64_t n, double rank, double m) {
         return (double)NAN;
     }
     double pos = rank / (m + 1) * (double)(n + 1) - 1;
+    if (pos < -0.5 || pos > (double)n - 0.5) {
+        return (double)NAN;
+    }
     pos = fmin(fmax(pos, 0), (double)(n - 1));
     int64_t i = (int64_t)pos;
     int64_t j = i64_min(i + 1, n - 1);
@@ -224,22 +247,24 @@ static double at_rank(const double *sorted, int64_t n, double rank, double m) {
 
 struct stat_ci stat_quantile(const double *x, const double *sorted, int64_t n, double q) {
     struct stat_ci ci = stat_none();
-    double var = 0;
-    double df = 0;
+    struct spread v;
     if (n < 1) {
         return ci;
     }
     ci.value = stat_sorted_quantile(sorted, n, q);
     const struct series s = {.x = x, .limit = ci.value};
-    if (!variance_of_mean(&s, n, &var, &df)) {
+    if (!spread_of_mean(&s, n, &v)) {
         return ci;
     }
-    double widen = stat_t_quantile(1 - TAIL, df) / Z;
-    double m = var > 0 ? q * (1 - q) / (var * widen * widen) : (double)n;
-    m = fmin(m, (double)n);
+    double widen = stat_t_quantile(1 - TAIL, v.df) / Z;
+    double m = v.var > 0 ? q * (1 - q) / (v.var * widen * widen) : (double)n;
+    m = fmin(m, M_MAX * (double)n);
+    bool is_free = m >= (double)n / CORRELATED;
+    double few = is_free ? m : fmin(m, stat_n_eff(x, n));
+    double tail = is_free ? 0 : TAIL_MIN;
     if (m >= 1) {
-        ci.lo = at_rank(sorted, n, rank_of(q, m, 1 - TAIL), m);
-        ci.hi = at_rank(sorted, n, rank_of(q, m, TAIL), m);
+        ci.lo = few * q >= tail ? at_rank(sorted, n, rank_of(q, m, 1 - TAIL), m) : ci.lo;
+        ci.hi = few * (1 - q) >= tail ? at_rank(sorted, n, rank_of(q, m, TAIL), m) : ci.hi;
     }
     return ci;
 }
@@ -261,65 +286,54 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : (x > y ? 1 : 0);
 }
 
-void stat_sort(double *x, int64_t n) {
-    qsort(x, (size_t)n, sizeof *x, ascending);
+/* The bits of a double as a number that orders like it. */
+static uint64_t order_of(double x) {
+    uint64_t u = 0;
+    memcpy(&u, &x, sizeof u);
+    return u >> 63 ? ~u : u | UINT64_C(1) << 63;
 }
 
-static double pair_value(double sum_a, double sum_b, int64_t n, enum stat_pair kind) {
-    return kind == STAT_PAIR_RATIO ? sum_b / sum_a : (sum_b - sum_a) / (double)n;
-}
-
-/* One replicate: blocks from random places of the circle until n pairs are drawn. */
-static double replicate(const double *a,
-                        const double *b,
-                        int64_t n,
-                        enum stat_pair kind,
-                        int64_t block,
-                        struct rng *rng) {
-    double sum_a = 0;
-    double sum_b = 0;
-    for (int64_t drawn = 0; drawn < n;) {
-        int64_t i = rng_below(rng, n);
-        for (int64_t k = 0; k < block && drawn < n; k++, drawn++) {
-            sum_a += a[i];
-            sum_b += b[i];
-            i = i + 1 < n ? i + 1 : 0;
+/* Least significant digit first; a digit that all share takes no pass. */
+static void radix_sort(double *x, double *spare, int64_t n) {
+    enum { DIGIT = 11, DIGITS = 6, VALUES = 1 << DIGIT };
+    int64_t count[DIGITS][VALUES] = {{0}};
+    double *from = x;
+    double *to = spare;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t u = order_of(x[i]);
+        for (int32_t d = 0; d < DIGITS; d++) {
+            count[d][u >> (DIGIT * d) & (VALUES - 1)]++;
         }
     }
-    return pair_value(sum_a, sum_b, n, kind);
+    for (int32_t d = 0; d < DIGITS; d++) {
+        if (count[d][order_of(x[0]) >> (DIGIT * d) & (VALUES - 1)] == n) {
+            continue;
+        }
+        int64_t at = 0;
+        for (int32_t v = 0; v < VALUES; v++) {
+            int64_t here = count[d][v];
+            count[d][v] = at;
+            at += here;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            to[count[d][order_of(from[i]) >> (DIGIT * d) & (VALUES - 1)]++] = from[i];
+        }
+        double *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != x) {
+        memcpy(x, from, (size_t)n * sizeof *x);
+    }
 }
 
-int stat_paired_bootstrap(const double *a,
-                          const double *b,
-                          int64_t n,
-                          enum stat_pair kind,
-                          int64_t block,
-                          uint64_t seed,
-                          struct stat_ci *ci) {
-    struct stat_ci out = stat_none();
-    struct rng rng;
-    if (n < 1) {
-        *ci = out;
-        return 0;
+void stat_sort(double *x, int64_t n) {
+    enum { RADIX_MIN = 4096 };
+    double *spare = n >= RADIX_MIN ? mem_array(MEM_REPORT, n, (int64_t)sizeof *spare) : NULL;
+    if (spare) {
+        radix_sort(x, spare, n);
+        mem_free(spare);
+    } else {
+        qsort(x, (size_t)n, sizeof *x, ascending);
     }
-    out.value = pair_value(mean_of(a, n), mean_of(b, n), 1, kind);
-    if (n < STAT_N_MIN) {
-        *ci = out;
-        return 0;
-    }
-    double *values = mem_array(MEM_REPORT, STAT_REPLICATES, sizeof *values);
-    if (!values) {
-        return ERR_NOMEM;
-    }
-    rng_init(&rng, seed, 0);
-    int64_t size = block > 0 ? i64_min(block, n) : (int64_t)ceil(cbrt((double)n));
-    for (int32_t i = 0; i < STAT_REPLICATES; i++) {
-        values[i] = replicate(a, b, n, kind, size, &rng);
-    }
-    stat_sort(values, STAT_REPLICATES);
-    out.lo = stat_sorted_quantile(values, STAT_REPLICATES, TAIL);
-    out.hi = stat_sorted_quantile(values, STAT_REPLICATES, 1 - TAIL);
-    mem_free(values);
-    *ci = out;
-    return 0;
 }

@@ -15,9 +15,8 @@ struct stat_ci {
 };
 
 enum {
-    STAT_N_MIN = 8,        /* fewer samples have no interval */
-    STAT_BATCHES = 32,     /* batch means that a variance is estimated from */
-    STAT_REPLICATES = 2000 /* of a bootstrap */
+    STAT_N_MIN = 8,   /* fewer samples have no interval */
+    STAT_BATCHES = 32 /* batch means that a variance is estimated from */
 };
 
 /* All three NaN. */
@@ -43,25 +42,9 @@ double stat_n_eff(const double *x, int64_t n);
 /* Sorted copy's quantile alone (linear interpolation between order statistics, type 7). */
 double stat_sorted_quantile(const double *sorted, int64_t n, double q);
 
-/* Sorts x[n] ascending; NaN is not allowed. */
+/* Sorts x[n] ascending; NaN is not allowed. cost: O(n) where n doubles more can be had, else
+ * O(n log n) in place */
 void stat_sort(double *x, int64_t n);
-
-/* What a paired bootstrap compares. */
-enum stat_pair { STAT_PAIR_DIFFERENCE, STAT_PAIR_RATIO };
-
-/* Difference mean(b) - mean(a), or ratio mean(b) / mean(a), of pairs taken under the same
- * conditions; percentile interval of a circular moving-block bootstrap.
- * in:   block: pairs in one block, 0 = n^(1/3) rounded up; the seed fixes the result
- * out:  *ci; bounds NaN when n < STAT_N_MIN
- * err:  ERR_NOMEM
- * cost: STAT_REPLICATES * n */
-int stat_paired_bootstrap(const double *a,
-                          const double *b,
-                          int64_t n,
-                          enum stat_pair kind,
-                          int64_t block,
-                          uint64_t seed,
-                          struct stat_ci *ci);
 
 /* Quantile p of Student's t with df > 0 degrees of freedom (df need not be whole). */
 double stat_t_quantile(double p, double df);

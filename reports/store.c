@@ -1,7 +1,7 @@
 /* Opening, versions and transactions of the results database.
  *
- *   new file   -> schema.sql, views.sql in one transaction -> application_id, user_version
- *   older      -> the missing steps of migrations[], and the views anew, in one transaction
+ *   new file   -> schema*.sql, views.sql in one transaction -> application_id, user_version
+ *   older      -> the missing steps of migrations[] in one transaction, all views anew
  *   newer -> ERR_UNSUPPORTED; foreign, no database, truncated -> ERR_FORMAT that says which
  *
  * 1. Write-ahead log with synchronous = NORMAL: a killed process loses no committed row, a power
@@ -29,12 +29,16 @@ static const char schema_http_sql[] = {
 #include "schema_http.sql.inc"
     0};
 
+static const char pack_sql[] = {
+#include "schema_pack.sql.inc"
+    0};
+
 static const char views_sql[] = {
 #include "views.sql.inc"
     0};
 
 /* migrations[v] brings a database from version v to v + 1. */
-static const char *const migrations[STORE_VERSION] = {schema_sql, schema_http_sql};
+static const char *const migrations[STORE_VERSION] = {schema_sql, schema_http_sql, pack_sql};
 
 int store_step(sqlite3_stmt *stmt) {
     return fault_hit(FAULT_SQL) ? SQLITE_IOERR : sqlite3_step(stmt);
@@ -52,7 +56,7 @@ int store_error(struct store *s, const char *what, int code) {
     return err_set(is_input ? ERR_FORMAT : ERR_DB, "%s: cannot %s: %s", s->path, what, text);
 }
 
-static int run_sql(struct store *s, const char *sql, const char *what) {
+int store_sql(struct store *s, const char *sql, const char *what) {
     int code = fault_hit(FAULT_SQL) ? SQLITE_IOERR : sqlite3_exec(s->db, sql, NULL, NULL, NULL);
     return code == SQLITE_OK ? 0 : store_error(s, what, code);
 }
@@ -72,51 +76,52 @@ static int one_number(struct store *s, const char *sql, int64_t *out) {
     return code == SQLITE_OK ? 0 : store_error(s, "read it", code);
 }
 
-static void roll_back(struct store *s) {
+void store_roll_back(struct store *s) {
     if (!sqlite3_get_autocommit(s->db)) {
         (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     }
     s->in_transaction = false;
     s->n_pending = 0;
+    s->token_run = STORE_NULL;
 }
 
-/* Views are made anew with every version: they hold nothing. */
+/* Drops every view; they are made anew for the tables as they will be. */
 static int drop_views(struct store *s) {
     sqlite3_stmt *stmt = NULL;
-    char *sql = NULL;
-    int code = store_prepare(
-        s, "SELECT group_concat('DROP VIEW ' || name, ';') FROM sqlite_schema WHERE type = 'view'",
-        &stmt);
+    int rc = 0;
+    int code = store_prepare(s,
+                             "SELECT group_concat('DROP VIEW \"' || replace(name, '\"', '\"\"') || "
+                             "'\"', ';') FROM sqlite_schema WHERE type = 'view'",
+                             &stmt);
     code = code == SQLITE_OK ? store_step(stmt) : code;
     if (code == SQLITE_ROW) {
-        const unsigned char *text = sqlite3_column_text(stmt, 0);
-        sql = text ? mem_strdup(MEM_REPORT, (const char *)text, -1) : NULL;
-        code = text && !sql ? SQLITE_NOMEM : SQLITE_OK;
+        char *sql = sqlite3_mprintf("%s", sqlite3_column_text(stmt, 0));
+        sqlite3_finalize(stmt);
+        rc = sql ? store_sql(s, sql, "drop its views") : ERR_NOMEM;
+        sqlite3_free(sql);
+        return rc;
     }
     sqlite3_finalize(stmt);
-    int rc = code == SQLITE_OK ? 0 : store_error(s, "read it", code);
-    rc = rc || !sql ? rc : run_sql(s, sql, "renew its views");
-    mem_free(sql);
-    return rc;
+    return store_error(s, "read its views", code);
 }
 
 static int migrate(struct store *s, int64_t version) {
     char pragma[128];
-    int rc = run_sql(s, "BEGIN IMMEDIATE", "begin");
+    int rc = store_sql(s, "BEGIN IMMEDIATE", "begin");
     if (rc) {
         return rc;
     }
+    rc = drop_views(s);
     for (int64_t v = version; v < STORE_VERSION && !rc; v++) {
-        rc = run_sql(s, migrations[v], "make its tables");
+        rc = store_sql(s, migrations[v], "make its tables");
     }
-    rc = rc || version == 0 ? rc : drop_views(s);
-    rc = rc ? rc : run_sql(s, views_sql, "make its views");
+    rc = rc ? rc : store_sql(s, views_sql, "make its views");
     sqlite3_snprintf((int)sizeof pragma, pragma,
                      "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT",
                      (int)STORE_APPLICATION_ID, (int)STORE_VERSION);
-    rc = rc ? rc : run_sql(s, pragma, "commit");
+    rc = rc ? rc : store_sql(s, pragma, "commit");
     if (rc) {
-        roll_back(s);
+        store_roll_back(s);
     }
     return rc;
 }
@@ -166,7 +171,7 @@ static int set_up(struct store *s, enum store_mode mode) {
                      "PRAGMA cache_size = -%d; PRAGMA temp_store = MEMORY; %s", (int)CACHE_KIB,
                      mode == STORE_WRITE ? "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL"
                                          : "PRAGMA query_only = ON");
-    int rc = run_sql(s, pragmas, "open it");
+    int rc = store_sql(s, pragmas, "open it");
     return rc ? rc : check_version(s, mode);
 }
 
@@ -195,6 +200,7 @@ int store_open(const char *path, enum store_mode mode, struct store **out) {
     if (!s) {
         return ERR_NOMEM;
     }
+    s->token_run = STORE_NULL;
     s->path = mem_strdup(MEM_REPORT, path, -1);
     int rc = s->path ? open_handle(s, mode) : ERR_NOMEM;
     rc = rc ? rc : set_up(s, mode);
@@ -212,9 +218,9 @@ int store_flush(struct store *s) {
     if (!s->in_transaction) {
         return 0;
     }
-    int rc = run_sql(s, "COMMIT", "commit");
+    int rc = store_sql(s, "COMMIT", "commit");
     if (rc) {
-        roll_back(s);
+        store_roll_back(s);
         return rc;
     }
     s->in_transaction = false;
@@ -236,7 +242,7 @@ int store_limit(struct store *s, int64_t bytes) {
     }
     sqlite3_snprintf((int)sizeof pragma, pragma, "PRAGMA max_page_count = %lld",
                      (long long)i64_max(1, bytes / i64_max(1, page)));
-    return run_sql(s, pragma, "limit it");
+    return store_sql(s, pragma, "limit it");
 }
 
 int store_close(struct store *s) {

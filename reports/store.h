@@ -14,7 +14,7 @@
 #define STORE_NULL INT64_MIN
 
 enum {
-    STORE_VERSION = 2,                /* of the schema, kept in user_version */
+    STORE_VERSION = 3,                /* of the schema, kept in user_version */
     STORE_APPLICATION_ID = 0x54524c4d /* "TRLM" */
 };
 #define STORE_COMMIT_NS   INT64_C(1000000000)
@@ -117,6 +117,8 @@ struct store_run_end {
     const char *verdict;
     const char *reason;
 };
+/* Writes the end of a run and commits; then copies its token events into a form that is read fast.
+ * May be called again with other values. cost: about 500 ns an event, once */
 int store_run_finish(struct store *s, int64_t run_id, const struct store_run_end *r);
 
 struct store_request {
@@ -305,5 +307,29 @@ int store_rows_next(struct store_rows *r, bool *has);
 int64_t store_rows_i64(const struct store_rows *r, int32_t i);
 double store_rows_f64(const struct store_rows *r, int32_t i);
 const char *store_rows_str(const struct store_rows *r, int32_t i);
+
+/* Bytes of column i. out: their number, 0 when it is NULL. own: live until the next step */
+const void *store_rows_blob(const struct store_rows *r, int32_t i, int64_t *bytes);
+
+struct store_event {
+    int64_t t_ns;
+    int64_t gap_ns; /* STORE_NULL: none */
+    int64_t n_tokens;
+};
+
+/* The token events of one request, at least one, in order. */
+struct store_events {
+    int64_t seq;
+    int64_t n;
+    bool is_whole;                    /* numbered 0 to n - 1 without a hole */
+    const struct store_event *events; /* ref, [n], for the call */
+};
+
+typedef int (*store_events_fn)(void *ctx, const struct store_events *e);
+
+/* Calls f for each request of a run that has token events, ascending by seq.
+ * err:  those of f; ERR_DB, ERR_FORMAT (damaged), ERR_LIMIT, ERR_NOMEM
+ * cost: about 10 ns an event once the run is finished, 500 before */
+int store_events_each(struct store *s, int64_t run_id, store_events_fn f, void *ctx);
 
 #endif

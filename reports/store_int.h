@@ -46,6 +46,7 @@
               "WHERE run_id = ?1 AND seq = ?2")                                                    \
     X(TOKEN, "INSERT INTO token_event (run_id, seq, idx, t_ns, gap_ns, n_tokens) "                 \
              "VALUES (?, ?, ?, ?, ?, ?)")                                                          \
+    X(UNPACK, "DELETE FROM token_pack WHERE run_id = ?")                                           \
     X(SAMPLE, "INSERT INTO engine_sample (run_id, t_ns, n_running, n_waiting, n_kv_blocks_used, "  \
               "n_kv_blocks, n_batch_tokens) VALUES (?, ?, ?, ?, ?, ?, ?)")                         \
     X(EVAL, "INSERT INTO eval_result (target_id, task, definition, dataset, dataset_sha256, "      \
@@ -78,11 +79,22 @@ struct store {
     bool in_transaction;
     int64_t n_pending; /* rows since the transaction began */
     int64_t begun_ns;  /* monotonic */
+    int64_t token_run; /* its pack is known to be gone; STORE_NULL: none */
 };
 
 /* sqlite3_step and sqlite3_prepare_v2 with the fault point FAULT_SQL in front; sqlite's codes. */
 int store_step(sqlite3_stmt *stmt);
 int store_prepare(struct store *s, const char *sql, sqlite3_stmt **stmt);
+
+/* Runs statements without rows. err: ERR_DB "cannot <what>" */
+int store_sql(struct store *s, const char *sql, const char *what);
+
+/* Ends the open transaction, if any, without its rows. */
+void store_roll_back(struct store *s);
+
+/* Packs the token events of a run that has no pack (store_events.c). err: ERR_DB, ERR_NOMEM,
+ * ERR_LIMIT; the run then has none */
+int store_pack_run(struct store *s, int64_t run_id);
 
 /* ERR_DB "path: cannot <what>: <sqlite's text>". */
 int store_error(struct store *s, const char *what, int code);

@@ -93,6 +93,12 @@ double store_rows_f64(const struct store_rows *r, int32_t i) {
                                                           : sqlite3_column_double(r->stmt, i);
 }
 
+const void *store_rows_blob(const struct store_rows *r, int32_t i, int64_t *bytes) {
+    const void *data = sqlite3_column_blob(r->stmt, i);
+    *bytes = sqlite3_column_bytes(r->stmt, i);
+    return data;
+}
+
 const char *store_rows_str(const struct store_rows *r, int32_t i) {
     return (const char *)sqlite3_column_text(r->stmt, i);
 }

@@ -60,11 +60,7 @@ static int give_up(struct store *s, int code) {
     if ((code & 0xff) == SQLITE_CONSTRAINT) {
         return rc;
     }
-    if (!sqlite3_get_autocommit(s->db)) {
-        (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
-    }
-    s->in_transaction = false;
-    s->n_pending = 0;
+    store_roll_back(s);
     return rc;
 }
 
@@ -163,7 +159,8 @@ int store_run_begin(struct store *s, const struct store_run *r, int64_t *run_id)
 int store_run_finish(struct store *s, int64_t run_id, const struct store_run_end *r) {
     int rc = put(s, STORE_SQL_RUN_FINISH, NULL, "siiissi", r->status, r->measured_from_ns,
                  r->measured_to_ns, r->end_ns, r->verdict, r->reason, run_id);
-    return rc ? rc : store_flush(s);
+    rc = rc ? rc : store_flush(s);
+    return rc ? rc : store_pack_run(s, run_id);
 }
 
 int store_request(struct store *s, const struct store_request *r) {
@@ -186,6 +183,13 @@ int store_spread(struct store *s, int64_t run_id, int64_t seq, int64_t n_events,
 }
 
 int store_token(struct store *s, const struct store_token *r) {
+    if (r->run_id != s->token_run) {
+        int rc = put(s, STORE_SQL_UNPACK, NULL, "i", r->run_id);
+        if (rc) {
+            return rc;
+        }
+        s->token_run = r->run_id;
+    }
     return put(s, STORE_SQL_TOKEN, NULL, "iiiiii", r->run_id, r->seq, r->idx, r->t_ns, r->gap_ns,
                r->n_tokens);
 }

@@ -138,6 +138,7 @@ struct report_peer {
     double tpot_s;
     double itl_s;
     double e2e_s;
+    double output_tokens_per_s;
 };
 
 /* One measured request, for paired comparison. */

@@ -3,7 +3,7 @@
  *   v_ttft v_itl v_tpot v_e2e ---> struct report_dist      samples in the order of intended starts
  *   v_tokens_per_bin ---> steady window ---> tokens per second inside it (all requests, also those
  *                                            that began before or ended after)
- *   v_goodput_input + v_itl ---> good requests ---> per second of the measured phase
+ *   v_goodput_input + gaps ---> good requests ---> per second of the measured phase
  *   v_run_counts, v_send_lag, v_in_flight ---> verdict, unless the run brought its own
  *
  * A gap of an event with several tokens counts once for each token. */
@@ -17,22 +17,16 @@
 #include "reports/cost.h"
 #include "reports/summary_int.h"
 
-static const double BIN_S = 0.25; /* of v_tokens_per_bin */
+static const double BIN_S = SUMMARY_BIN_NS * 1e-9;
 
 enum { GOOD_BINS = 40, FLIGHT_POINTS = 30 };
 
-struct values {
-    double *x; /* own */
-    int64_t n;
-    int64_t cap;
-};
-
-static int push(struct values *v, double x, int64_t times) {
+int summary_push(struct summary_values *v, double x, int64_t times) {
+    if (times > SUMMARY_SAMPLES_MAX - v->n) {
+        return err_set(ERR_LIMIT, "more than %d samples in one run", (int)SUMMARY_SAMPLES_MAX);
+    }
     if (v->n + times > v->cap) {
         int64_t cap = i64_max(i64_max(256, v->n + times), v->cap * 2);
-        if (cap > SUMMARY_SAMPLES_MAX) {
-            return err_set(ERR_LIMIT, "more than %d samples in one run", (int)SUMMARY_SAMPLES_MAX);
-        }
         double *bigger = mem_realloc(MEM_REPORT, v->x, cap * (int64_t)sizeof *bigger);
         if (!bigger) {
             return ERR_NOMEM;
@@ -47,10 +41,10 @@ static int push(struct values *v, double x, int64_t times) {
 }
 
 static int take_value(void *ctx, const struct store_rows *row) {
-    return push(ctx, store_rows_f64(row, 0), 1);
+    return summary_push(ctx, store_rows_f64(row, 0), 1);
 }
 
-static int describe(const struct values *v, struct report_dist *d) {
+int summary_describe(const struct summary_values *v, struct report_dist *d) {
     *d = (struct report_dist){.n = v->n,
                               .mean = stat_mean(v->x, v->n),
                               .p50 = stat_none(),
@@ -78,87 +72,10 @@ static int describe(const struct values *v, struct report_dist *d) {
 }
 
 static int read_dist(struct store *s, const char *view, int64_t run_id, struct report_dist *d) {
-    struct values v = {0};
+    struct summary_values v = {0};
     int rc = summary_each(s, view, "value_s", "run_id", run_id, "seq", take_value, &v);
-    rc = rc ? rc : describe(&v, d);
+    rc = rc ? rc : summary_describe(&v, d);
     mem_free(v.x);
-    return rc;
-}
-
-/* The gaps of one request against the limits on itl. */
-static bool gaps_hold(const struct report *r, double *gaps, int64_t n) {
-    if (n == 0) {
-        return true;
-    }
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        sum += gaps[i];
-    }
-    stat_sort(gaps, n);
-    for (int32_t i = 0; i < r->n_slos; i++) {
-        const struct report_slo *o = &r->slos[i];
-        double q = 0;
-        if (!str_eq(o->metric, "itl")) {
-            continue;
-        }
-        double value = gaps[n - 1];
-        if (str_eq(o->stat, "mean")) {
-            value = sum / (double)n;
-        } else if (o->stat[0] == 'p' && str_f64(o->stat + 1, &q) == 0) {
-            value = stat_sorted_quantile(gaps, n, q / 100);
-        }
-        if (!(value <= o->limit_s)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Reads v_itl in order of requests and closes a request whenever the next one begins. */
-struct gap_reader {
-    const struct report *r;
-    struct report_run *run;
-    struct values all;
-    struct values one;
-    int64_t seq;
-    int64_t at; /* index into run->samples */
-};
-
-static void close_request(struct gap_reader *g) {
-    struct report_run *run = g->run;
-    while (g->at < run->n_samples && run->samples[g->at].seq < g->seq) {
-        g->at++;
-    }
-    if (g->at < run->n_samples && run->samples[g->at].seq == g->seq &&
-        !gaps_hold(g->r, g->one.x, g->one.n)) {
-        run->samples[g->at].good = false;
-    }
-    g->one.n = 0;
-}
-
-static int take_gap(void *ctx, const struct store_rows *row) {
-    struct gap_reader *g = ctx;
-    int64_t seq = store_rows_i64(row, 0);
-    if (seq != g->seq) {
-        close_request(g);
-        g->seq = seq;
-    }
-    double gap = store_rows_f64(row, 1);
-    int64_t n = store_rows_i64(row, 2);
-    int rc = push(&g->all, gap, n);
-    return rc ? rc : push(&g->one, gap, n);
-}
-
-static int read_gaps(struct store *s, const struct report *r, struct report_run *run) {
-    struct gap_reader g = {.r = r, .run = run, .seq = -1};
-    int rc = summary_each(s, "v_itl", "seq, value_s, n_tokens", "run_id", run->run_id, "seq, idx",
-                          take_gap, &g);
-    if (!rc) {
-        close_request(&g);
-        rc = describe(&g.all, &run->dist[1]);
-    }
-    mem_free(g.all.x);
-    mem_free(g.one.x);
     return rc;
 }
 
@@ -268,61 +185,45 @@ static void bounds_from_samples(struct report_run *run) {
     run->measured_to_s = isnan(run->measured_to_s) && run->n_samples ? to : run->measured_to_s;
 }
 
-struct bin_reader {
-    double sums[SUMMARY_BINS_MAX];
-    int64_t first; /* bins of the view: [first, last) */
-    int64_t last;
-    int64_t group; /* that many of them are one of ours */
-};
-
-static int take_bin(void *ctx, const struct store_rows *row) {
-    struct bin_reader *t = ctx;
-    int64_t bin = store_rows_i64(row, 0);
-    if (bin >= t->first && bin < t->last) {
-        t->sums[(bin - t->first) / t->group] += store_rows_f64(row, 1);
-    }
-    return 0;
-}
-
 /* A rate is never below 0; NaN stays. */
 static double at_least_zero(double v) {
     return v < 0 ? 0 : v;
 }
 
-static int read_rate(struct store *s, const struct report *r, struct report_run *run) {
-    struct bin_reader t = {0};
+/* Cuts the measured phase into bins of whole quarter seconds; none when it is too short. */
+static void plan_bins(struct report_run *run, struct summary_bins *bins) {
+    double length = run->measured_to_s - run->measured_from_s;
+    if (!(length >= 2 * BIN_S) || length > 1e9) {
+        return;
+    }
+    bins->first = (int64_t)ceil(run->measured_from_s / BIN_S - 1e-9);
+    int64_t n = (int64_t)floor(run->measured_to_s / BIN_S + 1e-9) - bins->first;
+    bins->group = i64_div_up(i64_max(n, 1), SUMMARY_BINS_MAX);
+    run->n_bins = (int32_t)(n / bins->group);
+    bins->last = bins->first + run->n_bins * bins->group;
+    run->bin_s = BIN_S * (double)bins->group;
+}
+
+static void rate(const struct report *r, const struct summary_bins *bins, struct report_run *run) {
     run->output_tokens_per_s = stat_none();
     run->usd_per_mtok = stat_none();
     run->window_from_s = run->measured_from_s;
     run->window_to_s = run->measured_to_s;
-    double length = run->measured_to_s - run->measured_from_s;
-    if (!(length >= 2 * BIN_S) || length > 1e9) {
+    if (run->n_bins < 1) {
         snprintf(run->steady.reason, sizeof run->steady.reason, "the measured phase is too short");
-        return 0;
-    }
-    t.first = (int64_t)ceil(run->measured_from_s / BIN_S - 1e-9);
-    int64_t n = (int64_t)floor(run->measured_to_s / BIN_S + 1e-9) - t.first;
-    t.group = i64_div_up(i64_max(n, 1), SUMMARY_BINS_MAX);
-    run->n_bins = (int32_t)(n / t.group);
-    t.last = t.first + run->n_bins * t.group;
-    run->bin_s = BIN_S * (double)t.group;
-    int rc = summary_each(s, "v_tokens_per_bin", "bin, n_tokens", "run_id", run->run_id, NULL,
-                          take_bin, &t);
-    if (rc || run->n_bins < 1) {
-        return rc;
+        return;
     }
     for (int32_t i = 0; i < run->n_bins; i++) {
-        run->tokens_per_s[i] = t.sums[i] / run->bin_s;
+        run->tokens_per_s[i] = bins->sums[i] / run->bin_s;
     }
     steady_find(run->tokens_per_s, run->n_bins, &run->steady);
     int32_t from = run->steady.found ? run->steady.from : 0;
     int32_t to = run->steady.found ? run->steady.to : run->n_bins;
-    run->window_from_s = (double)t.first * BIN_S + from * run->bin_s;
-    run->window_to_s = (double)t.first * BIN_S + to * run->bin_s;
+    run->window_from_s = (double)bins->first * BIN_S + from * run->bin_s;
+    run->window_to_s = (double)bins->first * BIN_S + to * run->bin_s;
     run->output_tokens_per_s = stat_mean(run->tokens_per_s + from, to - from);
     run->output_tokens_per_s.lo = at_least_zero(run->output_tokens_per_s.lo);
     run->usd_per_mtok = cost_usd_per_mtok(r->usd_per_hour, run->output_tokens_per_s);
-    return 0;
 }
 
 static int goodput(const struct report *r, struct report_run *run) {
@@ -410,9 +311,19 @@ static int judge(struct store *s, struct report_run *run) {
 
 struct peer_reader {
     struct report *r;
+    struct summary_gap_means gaps;
     int32_t run;
 };
 
+static double itl_of(const struct peer_reader *t, const struct store_rows *row) {
+    const char *from = store_rows_str(row, 4);
+    if (!from) {
+        return store_rows_f64(row, 3);
+    }
+    return str_eq(from, "token_s") ? t->gaps.token_s : t->gaps.event_s;
+}
+
+/* Our own rate is that of the steady window. */
 static int take_peer(void *ctx, const struct store_rows *row) {
     struct peer_reader *t = ctx;
     struct report *r = t->r;
@@ -424,9 +335,13 @@ static int take_peer(void *ctx, const struct store_rows *row) {
     *p = (struct report_peer){.run = t->run,
                               .ttft_s = store_rows_f64(row, 1),
                               .tpot_s = store_rows_f64(row, 2),
-                              .itl_s = store_rows_f64(row, 3),
-                              .e2e_s = store_rows_f64(row, 4)};
+                              .itl_s = itl_of(t, row),
+                              .e2e_s = store_rows_f64(row, 5),
+                              .output_tokens_per_s = store_rows_f64(row, 6)};
     rc = summary_keep(r, store_rows_str(row, 0), &p->definition);
+    if (!rc && str_eq(p->definition, "Trilemma")) {
+        p->output_tokens_per_s = r->runs[t->run].output_tokens_per_s.value;
+    }
     r->n_peers += rc ? 0 : 1;
     return rc;
 }
@@ -442,6 +357,7 @@ int summary_run(struct store *s, struct report *r, struct report_run *run) {
     struct sample_reader samples = {.r = r, .run = run};
     struct failure_reader failures = {.r = r, .run = run};
     struct peer_reader peers = {.r = r, .run = (int32_t)(run - r->runs)};
+    struct summary_bins bins = {0};
     int64_t id = run->run_id;
     int rc = summary_each(s, "v_run_counts",
                           "n_offered, n_ok, n_failed, n_prompt, n_output, n_cached_prompt, "
@@ -457,17 +373,20 @@ int summary_run(struct store *s, struct report *r, struct report_run *run) {
             : summary_each(s, "v_goodput_input", "seq, ok, start_s, ttft_s, tpot_s, e2e_s",
                            "run_id", id, "seq", take_sample, &samples);
     bounds_from_samples(run);
+    plan_bins(run, &bins);
     rc = rc ? rc : read_dist(s, "v_ttft", id, &run->dist[0]);
-    rc = rc ? rc : read_gaps(s, r, run);
+    rc = rc ? rc : summary_gaps(s, r, run, &bins, &peers.gaps);
     rc = rc ? rc : read_dist(s, "v_tpot", id, &run->dist[2]);
     rc = rc ? rc : read_dist(s, "v_e2e", id, &run->dist[3]);
     rc = rc ? rc : read_dist(s, "v_ttft_service", id, &run->ttft_service);
     rc = rc ? rc : read_lag(s, run);
-    rc = rc ? rc : read_rate(s, r, run);
+    rate(r, &bins, run);
     rc = rc ? rc : goodput(r, run);
     rc = rc ? rc
-            : summary_each(s, "v_peers", "definition, ttft_s, tpot_s, itl_s, e2e_s", "run_id", id,
-                           NULL, take_peer, &peers);
+            : summary_each(s, "v_peer_means",
+                           "definition, ttft_s, tpot_s, itl_s, itl_from, e2e_s, "
+                           "output_tokens_per_s",
+                           "run_id", id, NULL, take_peer, &peers);
     return rc || run->verdict.kind != VERDICT_N ? rc : judge(s, run);
 }
 

@@ -158,17 +158,23 @@ FROM quant_module;
 
 CREATE VIEW v_note AS SELECT session_id, run_id, wall_ns, text FROM note;
 
--- How other tools count the same events, one row a successful measured request. s = actual start,
--- t1 and tL = first and last counted event, n = output tokens.
--- vllm bench serve: first event of any kind is the first token; tpot = (e2e - ttft) / (n - 1).
+-- How other tools count the same events. s = actual start, t1 and tL = first and last counted event,
+-- e = end of the stream, n = output tokens. One row a successful measured request.
+CREATE VIEW v_peer_request AS
+SELECT run_id, seq, actual_start_ns, first_event_ns, first_token_ns, first_answer_ns, last_token_ns,
+    end_ns, n_output, n_output_first
+FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT NULL;
+
+-- vllm bench serve: first event of any kind is the first token; tpot = (tL - t1) / (n - 1).
 CREATE VIEW v_vllm AS
 SELECT run_id, seq, (first_event_ns - actual_start_ns) * 1e-9 AS ttft_s,
     CASE WHEN n_output > 1 THEN (last_token_ns - first_event_ns) * 1e-9 / (n_output - 1) END
         AS tpot_s,
     (last_token_ns - actual_start_ns) * 1e-9 AS e2e_s
-FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT NULL;
+FROM v_peer_request;
 
--- vllm bench serve: gaps between events; an event of several tokens counts once.
+-- vllm bench serve, sglang, inference-perf: gaps between events; an event of several tokens counts
+-- once.
 CREATE VIEW v_vllm_itl AS
 SELECT r.run_id, r.seq, e.idx, e.gap_ns * 1e-9 AS itl_s
 FROM request r CROSS JOIN token_event e ON e.run_id = r.run_id AND e.seq = r.seq
@@ -181,58 +187,112 @@ SELECT run_id, seq, (first_token_ns - actual_start_ns) * 1e-9 AS ttft_s,
     CASE WHEN n_output > 0 THEN (last_token_ns - actual_start_ns) * 1e-9 / n_output END AS tpot_s,
     CASE WHEN n_output > 1 THEN (last_token_ns - first_token_ns) * 1e-9 / (n_output - 1) END
         AS itl_s,
-    n_output - 1 AS itl_weight, (end_ns - actual_start_ns) * 1e-9 AS e2e_s
-FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT NULL;
+    CASE WHEN n_output > 1 THEN n_output - 1 END AS itl_weight,
+    (end_ns - actual_start_ns) * 1e-9 AS e2e_s
+FROM v_peer_request;
 
--- AIPerf: itl = (e2e - ttft) / (n - 1), one mean a request.
+-- GuideLLM: tokens of a request inside the measured phase, taken as evenly spread from t1 to tL.
+CREATE VIEW v_guidellm_tokens AS
+SELECT q.run_id, q.seq, (q.first_token_ns >= r.measured_from_ns
+        AND q.first_token_ns < r.measured_to_ns)
+    + CASE WHEN q.last_token_ns > q.first_token_ns THEN (q.n_output - 1) * 1.0
+        * max(0, min(q.last_token_ns, r.measured_to_ns) - max(q.first_token_ns, r.measured_from_ns))
+        / (q.last_token_ns - q.first_token_ns) ELSE 0 END AS n_tokens
+FROM request q JOIN run r USING (run_id)
+WHERE q.first_token_ns IS NOT NULL AND q.n_output > 0 AND q.error_class IS NULL;
+
+-- AIPerf: itl = (tL - t1) / (n - 1), one mean a request, and tpot the same.
 CREATE VIEW v_aiperf AS
 SELECT run_id, seq, (first_token_ns - actual_start_ns) * 1e-9 AS ttft_s,
     CASE WHEN n_output > 1 THEN (last_token_ns - first_token_ns) * 1e-9 / (n_output - 1) END
         AS itl_s,
     (last_token_ns - actual_start_ns) * 1e-9 AS e2e_s
-FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT NULL;
+FROM v_peer_request;
 
 -- sglang bench_serving: latency is stamped at the last line of the stream.
 CREATE VIEW v_sglang AS
 SELECT run_id, seq, (first_token_ns - actual_start_ns) * 1e-9 AS ttft_s,
     CASE WHEN n_output > 1 THEN (end_ns - first_token_ns) * 1e-9 / (n_output - 1) END AS tpot_s,
     (end_ns - actual_start_ns) * 1e-9 AS e2e_s
-FROM request WHERE phase = 'measured' AND error_class IS NULL AND end_ns IS NOT NULL;
+FROM v_peer_request;
 
--- What the means by each convention are made of, one row a run; t1, tL and end from actual start s.
-CREATE VIEW v_peer_parts AS
-SELECT q.run_id, avg(q.ttft_s) AS ttft_s, avg(q.tpot_s) AS tpot_s, avg(q.e2e_s) AS e2e_s,
-    avg(v.ttft_s) AS vllm_ttft_s, avg(v.tpot_s) AS vllm_tpot_s, avg(v.e2e_s) AS vllm_e2e_s,
-    avg(g.ttft_s) AS sent_ttft_s, avg(g.tpot_s) AS guidellm_tpot_s,
-    sum(g.itl_s * g.itl_weight) / sum(CASE WHEN g.itl_s IS NOT NULL THEN g.itl_weight END)
-        AS guidellm_itl_s,
-    avg(g.e2e_s) AS closed_e2e_s, avg(a.itl_s) AS aiperf_itl_s, avg(a.e2e_s) AS sent_e2e_s,
-    avg(s.tpot_s) AS sglang_tpot_s,
-    (SELECT sum(i.value_s * i.n_tokens) / sum(i.n_tokens) FROM v_itl i WHERE i.run_id = q.run_id)
-        AS itl_s,
-    (SELECT avg(i.itl_s) FROM v_vllm_itl i WHERE i.run_id = q.run_id) AS gap_s
-FROM v_request q
-    CROSS JOIN v_vllm v ON v.run_id = q.run_id AND v.seq = q.seq
-    CROSS JOIN v_guidellm g ON g.run_id = q.run_id AND g.seq = q.seq
-    CROSS JOIN v_aiperf a ON a.run_id = q.run_id AND a.seq = q.seq
-    CROSS JOIN v_sglang s ON s.run_id = q.run_id AND s.seq = q.seq
-GROUP BY q.run_id;
+-- inference-perf: reasoning is no token; a stream of one event has no ttft; e2e ends with the call.
+CREATE VIEW v_inference_perf AS
+SELECT run_id, seq, CASE WHEN n_output > n_output_first
+        THEN (first_answer_ns - actual_start_ns) * 1e-9 END AS ttft_s,
+    CASE WHEN n_output > 1 THEN (last_token_ns - first_answer_ns) * 1e-9 / (n_output - 1) END
+        AS tpot_s,
+    (end_ns - actual_start_ns) * 1e-9 AS e2e_s
+FROM v_peer_request;
 
--- Means of one run by each convention, beside ours.
+-- What rates are made of, one row a measured request; ok_* are NULL unless it succeeded.
+CREATE VIEW v_peer_span AS
+SELECT run_id, seq, actual_start_ns AS start_ns, coalesce(end_ns, last_token_ns) AS stop_ns,
+    CASE WHEN error_class IS NULL AND end_ns IS NOT NULL THEN n_output END AS ok_n_output,
+    CASE WHEN error_class IS NULL AND end_ns IS NOT NULL THEN actual_start_ns END AS ok_start_ns,
+    CASE WHEN error_class IS NULL AND end_ns IS NOT NULL THEN last_token_ns END AS ok_last_token_ns,
+    CASE WHEN error_class IS NULL AND end_ns IS NOT NULL THEN end_ns END AS ok_end_ns
+FROM request WHERE phase = 'measured';
+
+-- Means of one run by each convention, beside ours, from its requests alone. Where itl_from is set,
+-- the itl is v_peer_gaps' column of that name; our rate is v_output_rate's.
+CREATE VIEW v_peer_means AS
+SELECT run_id, 'Trilemma' AS definition, avg(ttft_s) AS ttft_s, avg(tpot_s) AS tpot_s,
+    NULL AS itl_s, 'token_s' AS itl_from, avg(e2e_s) AS e2e_s, NULL AS output_tokens_per_s
+FROM v_request WHERE phase = 'measured' AND ok GROUP BY run_id
+UNION ALL SELECT run_id, 'vllm bench serve', avg(ttft_s), avg(tpot_s), NULL, 'event_s', avg(e2e_s),
+    (SELECT sum(w.ok_n_output) * 1e9 / (max(w.stop_ns) - min(w.start_ns))
+     FROM v_peer_span w WHERE w.run_id = v_vllm.run_id)
+FROM v_vllm GROUP BY run_id
+UNION ALL SELECT run_id, 'GuideLLM', avg(ttft_s), avg(tpot_s),
+    sum(itl_s * itl_weight) / sum(CASE WHEN itl_s IS NOT NULL THEN itl_weight END), NULL, avg(e2e_s),
+    (SELECT sum(t.n_tokens) * 1e9 / (r.measured_to_ns - r.measured_from_ns)
+     FROM v_guidellm_tokens t JOIN run r USING (run_id) WHERE t.run_id = v_guidellm.run_id)
+FROM v_guidellm GROUP BY run_id
+UNION ALL SELECT run_id, 'AIPerf', avg(ttft_s), avg(itl_s), avg(itl_s), NULL, avg(e2e_s),
+    (SELECT sum(w.ok_n_output) * 1e9 / (max(w.ok_last_token_ns) - min(w.ok_start_ns))
+     FROM v_peer_span w WHERE w.run_id = v_aiperf.run_id)
+FROM v_aiperf GROUP BY run_id
+UNION ALL SELECT run_id, 'sglang bench_serving', avg(ttft_s), avg(tpot_s), NULL, 'event_s',
+    avg(e2e_s),
+    (SELECT sum(w.ok_n_output) * 1e9 / (max(w.stop_ns) - min(w.start_ns))
+     FROM v_peer_span w WHERE w.run_id = v_sglang.run_id)
+FROM v_sglang GROUP BY run_id
+UNION ALL SELECT run_id, 'inference-perf', avg(ttft_s), avg(tpot_s), NULL, 'event_s', avg(e2e_s),
+    (SELECT sum(w.ok_n_output) * 1e9 / (max(w.ok_end_ns) - min(w.ok_start_ns))
+     FROM v_peer_span w WHERE w.run_id = v_inference_perf.run_id)
+FROM v_inference_perf GROUP BY run_id;
+
+-- Mean gap over tokens (ours) and over events (the others').
+CREATE VIEW v_peer_gaps AS
+SELECT r.run_id, sum(CASE WHEN e.n_tokens > 0 THEN e.gap_ns END) * 1e-9
+    / sum(CASE WHEN e.n_tokens > 0 THEN e.n_tokens END) AS token_s, avg(e.gap_ns) * 1e-9 AS event_s
+FROM request r CROSS JOIN token_event e ON e.run_id = r.run_id AND e.seq = r.seq
+WHERE r.phase = 'measured' AND r.error_class IS NULL AND r.end_ns IS NOT NULL
+    AND e.gap_ns IS NOT NULL
+GROUP BY r.run_id;
+
 CREATE VIEW v_peers AS
-SELECT p.run_id, d.definition,
-    CASE d.definition WHEN 'Trilemma' THEN p.ttft_s WHEN 'vllm bench serve' THEN p.vllm_ttft_s
-        ELSE p.sent_ttft_s END AS ttft_s,
-    CASE d.definition WHEN 'Trilemma' THEN p.tpot_s WHEN 'vllm bench serve' THEN p.vllm_tpot_s
-        WHEN 'GuideLLM' THEN p.guidellm_tpot_s WHEN 'AIPerf' THEN p.aiperf_itl_s
-        ELSE p.sglang_tpot_s END AS tpot_s,
-    CASE d.definition WHEN 'Trilemma' THEN p.itl_s WHEN 'GuideLLM' THEN p.guidellm_itl_s
-        WHEN 'AIPerf' THEN p.aiperf_itl_s ELSE p.gap_s END AS itl_s,
-    CASE d.definition WHEN 'Trilemma' THEN p.e2e_s WHEN 'vllm bench serve' THEN p.vllm_e2e_s
-        WHEN 'AIPerf' THEN p.sent_e2e_s ELSE p.closed_e2e_s END AS e2e_s
-FROM v_peer_parts p CROSS JOIN (SELECT 'Trilemma' AS definition UNION ALL
-    SELECT 'vllm bench serve' UNION ALL SELECT 'GuideLLM' UNION ALL SELECT 'AIPerf' UNION ALL
-    SELECT 'sglang bench_serving') d;
+SELECT m.run_id, m.definition, m.ttft_s, m.tpot_s,
+    CASE m.itl_from WHEN 'token_s' THEN g.token_s WHEN 'event_s' THEN g.event_s ELSE m.itl_s END
+        AS itl_s,
+    m.e2e_s, CASE WHEN m.definition = 'Trilemma'
+        THEN (SELECT o.output_tokens_per_s FROM v_output_rate o WHERE o.run_id = m.run_id)
+        ELSE m.output_tokens_per_s END AS output_tokens_per_s
+FROM v_peer_means m LEFT JOIN v_peer_gaps g ON g.run_id = m.run_id;
+
+-- The raw events, and their packed copy (reports/pack.c) that the program itself reads.
+CREATE VIEW v_token_event AS SELECT run_id, seq, idx, t_ns, gap_ns, n_tokens FROM token_event;
+
+CREATE VIEW v_token_pack AS SELECT run_id, seq, n_events, data FROM token_pack;
+
+-- Packed requests with another number of events than rows; empty in a sound database.
+CREATE VIEW v_pack_error AS
+SELECT p.run_id, p.seq, p.n_events, (SELECT count(*) FROM token_event e
+                                     WHERE e.run_id = p.run_id AND e.seq = p.seq) AS n_rows
+FROM token_pack p
+WHERE p.n_events IS NOT (SELECT count(*) FROM token_event e
+                         WHERE e.run_id = p.run_id AND e.seq = p.seq);
 
 -- Events whose stored gap is not the difference of their times; empty in a sound database.
 CREATE VIEW v_gap_error AS

@@ -80,12 +80,14 @@ static void test_stat_quantile_interval_covers(void **state) {
     static double sorted[N];
     for (int32_t k = 0; k < ARRAY_LEN(rhos); k++) {
         int32_t n_hit[4] = {0};
+        int32_t n_both[4] = {0};
         for (uint64_t i = 0; i < REPS; i++) {
             ar1(x, N, rhos[k], i);
             ar1(sorted, N, rhos[k], i);
             stat_sort(sorted, N);
             for (int32_t m = 0; m < 4; m++) {
                 struct stat_ci c = stat_quantile(x, sorted, N, qs[m]);
+                n_both[m] += !isnan(c.lo) && !isnan(c.hi) ? 1 : 0;
                 bool below = isnan(c.lo) || c.lo <= truth[m];
                 n_hit[m] += below && (isnan(c.hi) || c.hi >= truth[m]) ? 1 : 0;
             }
@@ -93,7 +95,8 @@ static void test_stat_quantile_interval_covers(void **state) {
         for (int32_t m = 0; m < 4; m++) {
             double cover = 100.0 * n_hit[m] / REPS;
             print_message("quantile %.2f, rho %.1f: %.1f %%\n", qs[m], rhos[k], cover);
-            assert_true(cover >= 92 && cover <= 98);
+            /* why: a single bound can be missed on one side only */
+            assert_true(cover >= 92 && cover <= (n_both[m] > REPS * 9 / 10 ? 98 : 99.5));
         }
     }
 }
@@ -149,30 +152,32 @@ static void test_stat_n_eff_sees_correlation(void **state) {
     assert_true(tied > 50 && tied < 220); /* truth: N (1 - 0.9) / (1 + 0.9) = 105 */
 }
 
-static void test_stat_paired_bootstrap_covers_and_is_seeded(void **state) {
+/* Two runs of the same system: pairs share a length, their noise is correlated in time. */
+static void test_stat_ratio_of_equal_pairs_raises_few_alarms(void **state) {
     (void)state;
-    enum { M = 120, TRIALS = 200 };
-    double a[M];
-    double b[M];
-    int32_t n_hit = 0;
-    struct stat_ci c;
-    struct stat_ci again;
-    for (uint64_t i = 0; i < TRIALS; i++) {
-        struct rng r;
-        rng_init(&r, i, 8);
-        for (int32_t k = 0; k < M; k++) {
-            a[k] = 5 + rng_normal(&r);
-            b[k] = a[k] * 0.8 + 0.1 * rng_normal(&r);
+    static double a[N];
+    static double b[N];
+    for (int64_t n = 200; n <= 800; n *= 2) {
+        int32_t n_alarms = 0;
+        for (uint64_t i = 0; i < REPS; i++) {
+            struct rng r;
+            double za = 0;
+            double zb = 0;
+            rng_init(&r, i, 9);
+            for (int64_t k = 0; k < n; k++) {
+                double length = exp(0.2 * rng_normal(&r));
+                za = 0.5 * za + 0.1 * rng_normal(&r);
+                zb = 0.5 * zb + 0.1 * rng_normal(&r);
+                a[k] = 0.02 * length * exp(za);
+                b[k] = 0.02 * length * exp(zb);
+            }
+            struct stat_ci c = stat_ratio(b, a, n);
+            n_alarms += c.lo > 1 || c.hi < 1 ? 1 : 0;
         }
-        assert_ok(stat_paired_bootstrap(a, b, M, STAT_PAIR_RATIO, 0, i, &c));
-        n_hit += c.lo <= 0.8 && 0.8 <= c.hi ? 1 : 0;
+        print_message("ratio of equal pairs, n %lld: %d alarms of %d\n", (long long)n, n_alarms,
+                      REPS);
+        assert_in_range(n_alarms, 0, REPS * 5 / 100);
     }
-    assert_in_range(n_hit, TRIALS * 90 / 100, TRIALS * 99 / 100);
-    assert_ok(stat_paired_bootstrap(a, b, M, STAT_PAIR_DIFFERENCE, 4, 1, &c));
-    assert_ok(stat_paired_bootstrap(a, b, M, STAT_PAIR_DIFFERENCE, 4, 1, &again));
-    assert_memory_equal(&c, &again, sizeof c);
-    assert_ok(stat_paired_bootstrap(a, b, 3, STAT_PAIR_DIFFERENCE, 0, 1, &c));
-    assert_true(isnan(c.lo) && !isnan(c.value));
 }
 
 int main(void) {
@@ -185,7 +190,7 @@ int main(void) {
         TEST(test_stat_too_few_samples_have_no_made_up_bounds),
         TEST(test_stat_ratio_interval_covers),
         TEST(test_stat_n_eff_sees_correlation),
-        TEST(test_stat_paired_bootstrap_covers_and_is_seeded),
+        TEST(test_stat_ratio_of_equal_pairs_raises_few_alarms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

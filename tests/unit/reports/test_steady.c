@@ -58,7 +58,7 @@ static void test_steady_find_refuses_drift_and_jump(void **state) {
     assert_in_range(n_found("jump", 0), 0, REPS * 5 / 100);
     int32_t n = n_found("walk", 0);
     print_message("random walk accepted: %d of %d\n", n, REPS);
-    assert_in_range(n, 0, REPS * 35 / 100);
+    assert_in_range(n, 0, REPS * 12 / 100);
 }
 
 static void test_steady_find_refuses_too_little(void **state) {

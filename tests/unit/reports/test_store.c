@@ -79,7 +79,8 @@ static void test_store_writes_and_reads_a_whole_session(void **state) {
     assert_int_equal(count(s, "v_ttft", "run_id", run), DB_REQUESTS - 1);
     assert_int_equal(count(s, "v_itl", "run_id", run), (DB_REQUESTS - 1) * (DB_OUTPUT - 2));
     assert_int_equal(count(s, "v_gap_error", NULL, 0), 0);
-    assert_int_equal(count(s, "v_peers", "run_id", run), 5);
+    assert_int_equal(count(s, "v_pack_error", NULL, 0), 0);
+    assert_int_equal(count(s, "v_peers", "run_id", run), 6);
     assert_ok(store_close(s));
     test_rmdir(dir);
 }
@@ -196,8 +197,9 @@ static void test_store_open_brings_older_files_up(void **state) {
     assert_ok(store_open(path, STORE_WRITE, &s));
     assert_ok(db_fixture_write(s, &f));
     assert_ok(store_close(s));
-    run_sql(path, "DROP VIEW v_http; DROP TABLE request_http; PRAGMA user_version = 1");
-    assert_err(store_open(path, STORE_READ, &s), ERR_UNSUPPORTED, "version 1, want 2");
+    run_sql(path, "DROP VIEW v_http; DROP TABLE request_http; DROP VIEW v_pack_error; "
+                  "DROP VIEW v_token_pack; DROP TABLE token_pack; PRAGMA user_version = 1");
+    assert_err(store_open(path, STORE_READ, &s), ERR_UNSUPPORTED, "version 1, want 3");
     assert_ok(store_open(path, STORE_WRITE, &s));
     int64_t run = f.runs[1][1].run_id;
     const struct store_http q = {.run_id = run,
