@@ -61,7 +61,7 @@ static void cut(const double *x, const struct steady *s, struct blocks *b) {
     double within = 0;
     double beside = 0;
     int32_t m = s->to - s->from;
-    b->all = 0;
+    *b = (struct blocks){.lo = INFINITY, .hi = -INFINITY};
     for (int32_t k = 0; k < BLOCKS; k++) {
         int32_t from = s->from + k * m / BLOCKS;
         int32_t to = s->from + (k + 1) * m / BLOCKS;
@@ -75,8 +75,8 @@ static void cut(const double *x, const struct steady *s, struct blocks *b) {
             within += (x[i] - b->mean[k]) * (x[i] - b->mean[k]);
             beside += i > from ? (x[i] - b->mean[k]) * (x[i - 1] - b->mean[k]) : 0;
         }
-        b->lo = k ? fmin(b->lo, b->mean[k]) : b->mean[k];
-        b->hi = k ? fmax(b->hi, b->mean[k]) : b->mean[k];
+        b->lo = fmin(b->lo, b->mean[k]);
+        b->hi = fmax(b->hi, b->mean[k]);
     }
     double r = within > 0 ? fmin(fmax(beside / within, 0), 0.9) : 0;
     b->scatter = sqrt(within / fmax(1, m - BLOCKS) / ((double)m / BLOCKS) * (1 + r) / (1 - r));
