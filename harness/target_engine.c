@@ -150,7 +150,7 @@ static int32_t poll(struct target *head, struct target_event *ev, int32_t cap) {
         }
         out.kind = e->kind == EVENT_TOKEN ? TARGET_TOKENS : TARGET_END;
         if (out.kind == TARGET_END) {
-            out.end = take_end(e, &t->outcome[n]);
+            out.end = (int32_t)take_end(e, &t->outcome[n]);
             out.outcome = &t->outcome[n];
         }
         ev[n++] = out;

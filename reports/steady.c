@@ -61,7 +61,7 @@ static void cut(const double *x, const struct steady *s, struct blocks *b) {
     double within = 0;
     double beside = 0;
     int32_t m = s->to - s->from;
-    *b = (struct blocks){.lo = INFINITY, .hi = -INFINITY};
+    *b = (struct blocks){.lo = HUGE_VAL, .hi = -HUGE_VAL};
     for (int32_t k = 0; k < BLOCKS; k++) {
         int32_t from = s->from + k * m / BLOCKS;
         int32_t to = s->from + (k + 1) * m / BLOCKS;
